@@ -41,7 +41,7 @@ FAST = Arguments(systems=("pendulum",), refine=(1,))
 
 
 def trial(task: Sequence[Any]) -> dict[str, Any]:
-    """Plan, learn if asked, prove, and say how much is decided."""
+    """Plan, learn if asked, prove, check the file, and say how much is decided."""
     name, kind, refine, discount, seed = task
     environment, settings, points = SYSTEMS[name]
     simulator = certirl.gym.simulator(environment, **settings)
@@ -54,7 +54,9 @@ def trial(task: Sequence[Any]) -> dict[str, Any]:
     seconds = time.perf_counter() - start
     with TemporaryDirectory() as folder:
         path = proof.save(Path(folder) / "proof.npz")
-        size = path.stat().st_size
+        start, size = time.perf_counter(), path.stat().st_size
+        verdict = certirl.check(path).verdict
+        checking = time.perf_counter() - start
     size_of = int(proof.live.sum())
     return {
         "system": name,
@@ -68,6 +70,8 @@ def trial(task: Sequence[Any]) -> dict[str, Any]:
         "mean regret, of the span": float(proof.regrets[proof.live].mean() / proof.span),
         "seconds": seconds,
         "file, MB": size / 1e6,
+        "check": verdict,
+        "seconds of the check": checking,
         "printed": str(proof),
     }
 

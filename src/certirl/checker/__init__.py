@@ -12,15 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from certirl.checker.cells import CellCertificate
 from certirl.checker.certificates import Certificate
 from certirl.checker.known_noise import GaussianCertificate
 from certirl.checker.records import DamagedError, ImpossibleError, Record, TooLittleError, read
 from certirl.checker.refutations import Refutation
 
-KINDS: dict[str, type[Certificate | GaussianCertificate | Refutation]] = {
+KINDS: dict[str, type[Certificate | GaussianCertificate | Refutation | CellCertificate]] = {
     "Certificate": Certificate,
     "GaussianCertificate": GaussianCertificate,
     "Refutation": Refutation,
+    "CellCertificate": CellCertificate,
 }
 _UNREADABLE = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError)  # of files that were changed
 
@@ -98,7 +100,7 @@ def _verdict(record: Record, solution: Record | None) -> Verdict:
     kind = KINDS[record.kind]
     claimed, nothing = kind.claimed(record)
     asserted = not nothing or (solution is not None and solution.status == "certified")
-    claim: Certificate | GaussianCertificate | Refutation | None = None
+    claim: Certificate | GaussianCertificate | Refutation | CellCertificate | None = None
     rejected = True
     try:
         with np.errstate(all="ignore"):  # a file that was changed can lead to anything

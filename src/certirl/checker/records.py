@@ -159,6 +159,17 @@ class Record:
         wanted = "a list of whole numbers"
         return tuple(self._value(name, wanted, lambda x: isinstance(x, list) and all(_is_whole(n) for n in x)))
 
+    def numbers(self, name: str) -> list[float]:
+        """A list of finite numbers, some of which may be arrays of one number."""
+        arrays = Record({}, self._arrays, self._named(name))
+        items = [
+            float(arrays.array(str(i), (1,))[0]) if isinstance(item, dict) else item
+            for i, item in enumerate(self.listed(name))
+        ]
+        if not all(_is_number(item) and math.isfinite(item) for item in items):
+            raise DamagedError(f"{self._named(name)} should be numbers, got {items!r:.60}")
+        return [float(item) for item in items]
+
     def named(self, name: str) -> dict[str, float]:
         """Numbers by name, which may be infinite."""
         numbers = self.record(name)

@@ -366,7 +366,7 @@ def certify_deterministic(
     table = start(grid.points())
     paid = None if reward is None else coarse.combined(grid.points(), reward.coefficients)
     _check_size(table, paid)
-    if _places(grid) * 2.0**-50 > INFLATION:
+    if _places(grid) * 2.0**-45 > INFLATION:
         raise ValueError(
             f"double precision is too coarse for cells with sides {grid.sides.tolist()} on {describe(domain)}: "
             "subtract a constant from the coordinates, so that they are near 0"
@@ -387,12 +387,12 @@ def certify_deterministic(
         chosen = _greedy(parts, gradients, halves, rounding) if greedy else actions[cells]
         blocks.append(_Block.of(parts, chosen, gradients, halves, discount, here and here.at(cells)))
         actions[cells] = chosen
-    advantages = np.concatenate([block.advantages for block in blocks], axis=1)
+    advantages = np.concatenate([block.advantages for block in blocks], axis=1) - rounding
     reaches = [_Reach.of([block.reaches[i] for block in blocks], grid) for i in range(len(blocks[0].reaches))]
     margins, above = np.zeros(len(centres)), np.zeros(len(centres), dtype=np.float32)
     if reward is None:  # V* = V̂
         margins[live] = discount * advantages.min(axis=0) - rounding
-        excess = discount * np.maximum(-advantages.min(axis=0), 0) + rounding * (advantages.min(axis=0) <= 0)
+        excess = discount * np.maximum(-advantages.min(axis=0), 0)
         below = _upper_solution(excess[None], reaches[:1], live, discount)
     else:
         excess = np.concatenate([block.excess for block in blocks], axis=1) + rounding
@@ -906,7 +906,7 @@ class _Reach(NamedTuple):
     def maximum(self, values: Array) -> Array:
         """The largest of numbers on cells ``[c]`` over the next states of each live cell ``[n]``."""
         (_, window), *more = self.windows
-        total = window.maximum(window.prepared(values, self.grid))
+        total = window.maximum(window.prepared(values, self.grid)).astype(float)
         for rows, other in more:
             np.maximum.at(total, rows, other.maximum(other.prepared(values, self.grid)))
         return total
@@ -952,10 +952,10 @@ def _upper_solution(excess: Array, reaches: Sequence[_Reach], live: NDArray[np.i
     largest = max(float(excess.max()), 0.0) / (1 - discount)
     if largest == 0:
         return total
-    total[live] = _single(np.array(largest * (1 + 1e-6)))
+    total[live] = _single(np.array(largest * (1 + 1e-6 / (1 - discount))))  # larger than after a step and its rounding
     for _ in range(_rounds(discount)):
         ahead = [more + discount * reach.maximum(total) for more, reach in zip(excess, reaches, strict=True)]
-        improved = np.minimum(_single(np.max(ahead, axis=0) * (1 + 1e-12)), total[live])
+        improved = np.minimum(_single(np.maximum(np.max(ahead, axis=0), 0) * (1 + 1e-12)), total[live])
         change = float((total[live] - improved).max())
         total[live] = improved
         if change <= _SMALL * largest:

@@ -48,6 +48,7 @@ from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.records import Record
 from certirl.ground.status import DECLARE_TAIL, Finding, Reason, chance, rounded_down, weakest
 from certirl.proof.case import too_many_functions
+from certirl.proof.cells import CellCertificate
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
 from certirl.proof.tails import TailLike
@@ -1068,7 +1069,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     if not named.exists() and named.with_name(f"{named.name}.npz").is_file():  # as `save` adds it
         path = named.with_name(f"{named.name}.npz")
     record = archive.load(path)
-    if not isinstance(record, Solution | Certificate | Refutation):
+    if not isinstance(record, Solution | Certificate | Refutation | CellCertificate):
         return record
     verdict = check(path)
     if verdict.verdict == "rejected":

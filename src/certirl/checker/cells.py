@@ -1,0 +1,510 @@
+"""Certificates of deterministic simulators by cells, derived again: docs/notes/deterministic.md.
+
+Everything is in units of sides of cells: the lines of the grid are whole numbers, and the half sides are 1/2. Built-in
+physics is written down here once more, with sines that have proved bounds; of another simulator the file holds the next
+states of the middles. Upper solutions are not computed but compared in one step with the inequality that makes them
+upper solutions. Rounding is allowed for as the note proves: places by 2^−46·N, values by 2^−41·(8 + N)·U.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.checker.enclosures import PI, Enclosure, Floats, enclosed, turn
+from certirl.checker.records import DamagedError, ImpossibleError, Record, at_least, at_most, failed, short
+
+MOST_CELLS = 4_000_000
+BLOCK = 1 << 16  # cells at once
+_KEPT = 24  # tables of maxima that are kept
+Integers = NDArray[np.int64]
+Variants = list[tuple[Floats, Floats, Floats]]  # next states of the middles, slopes and their deviations
+
+
+class Lattice:
+    """Equal cells of a box.
+
+    Attributes:
+        shape: cells along each coordinate.
+        periodic: which coordinates are.
+        low: the first corner ``[d]``.
+        sides: of a cell ``[d]``.
+        size: N, the largest coordinate of a state in sides of cells, plus the most cells along a coordinate.
+    """
+
+    def __init__(self, record: Record) -> None:
+        counts, periodic, self.box = record.wholes("counts"), record.wholes("periodic"), record.box("box")
+        if not 1 <= len(counts) == len(self.box) <= 2 or not all(n >= 2 for n in counts):
+            raise DamagedError(f"{record.place} should be cells of one or two coordinates")
+        self.dimension, self.periodic = len(counts), tuple(axis in periodic for axis in range(len(counts)))
+        self.shape = tuple(n - (not wraps) for n, wraps in zip(counts, self.periodic, strict=True))
+        if math.prod(self.shape) > MOST_CELLS:
+            raise DamagedError(f"{record.place} should have at most {MOST_CELLS:,} cells")
+        ends = np.array(self.box)
+        self.low, self.sides = ends[:, 0], (ends[:, 1] - ends[:, 0]) / np.array(self.shape)
+        self.size = float((np.abs(ends).max(axis=1) / self.sides).max()) + max(self.shape)
+
+    def closed(self, values: Floats) -> Floats:
+        """Numbers at the points, the first ones repeated at the end of periodic coordinates ``[n_1 + 1, …]``."""
+        table = values.reshape([n + (not wraps) for n, wraps in zip(self.shape, self.periodic, strict=True)])
+        for axis, wraps in enumerate(self.periodic):
+            if wraps:
+                table = np.concatenate([table, table.take([0], axis=axis)], axis=axis)
+        return table
+
+
+def refined(table: Floats, parts: int) -> Floats:
+    """A multilinear function at the points of cells that are divided into parts along each coordinate."""
+    for axis in range(table.ndim):
+        place = np.arange((table.shape[axis] - 1) * parts + 1)
+        cell = np.minimum(place // parts, table.shape[axis] - 2)
+        share = ((place - cell * parts) / parts).reshape([-1 if i == axis else 1 for i in range(table.ndim)])
+        table = table.take(cell, axis=axis) * (1 - share) + table.take(cell + 1, axis=axis) * share
+    return table
+
+
+def corners(table: Floats) -> Floats:
+    """The values at the corners of each cell ``[2, …, 2, n_1, …]``."""
+    every = [table[tuple(slice(bit, bit - 1 or None) for bit in bits)] for bits in product((0, 1), repeat=table.ndim)]
+    return np.stack(every).reshape((2,) * table.ndim + every[0].shape)
+
+
+class Maxima:
+    """The largest of numbers on cells over any box of cells: two boxes of a power of two along each coordinate."""
+
+    def __init__(self, values: Floats, periodic: tuple[bool, ...]) -> None:
+        self.values, self.periodic, self._tables = values, periodic, dict[tuple[int, ...], Floats]()
+
+    def _table(self, levels: tuple[int, ...]) -> Floats:
+        """The maxima over boxes of 2^level cells from each cell on."""
+        if levels not in self._tables:
+            axis = max(range(len(levels)), key=lambda i: levels[i])
+            if levels[axis] == 0:
+                return self.values
+            lower = self._table(tuple(level - (i == axis) for i, level in enumerate(levels)))
+            shifted = np.roll(lower, -(1 << (levels[axis] - 1)), axis=axis)  # beyond the end: never asked for
+            if len(self._tables) >= _KEPT:
+                self._tables.clear()
+            self._tables[levels] = np.maximum(lower, shifted)
+        return self._tables[levels]
+
+    def over(self, first: Integers, last: Integers) -> Floats:
+        """Over the cells from one to another ``[n, d]``; along periodic coordinates they may be beyond the ends."""
+        levels = np.frexp((last - first + 1).astype(np.float32))[1] - 1
+        total, codes = np.empty(len(first)), levels @ (32 ** np.arange(levels.shape[1]))
+        for code in np.flatnonzero(np.bincount(codes)).tolist():
+            which, each = np.flatnonzero(codes == code), tuple(code // 32**i % 32 for i in range(levels.shape[1]))
+            table = self._table(each).ravel()
+            best = None
+            for upper in product((False, True), repeat=len(each)):
+                number = np.zeros(len(which), dtype=np.int64)
+                for axis, (level, steps) in enumerate(zip(each, self.values.shape, strict=True)):
+                    ends = last[which, axis] - ((1 << level) - 1) if upper[axis] else first[which, axis]
+                    number = number * steps + (ends % steps if self.periodic[axis] else ends)
+                best = table[number] if best is None else np.maximum(best, table[number])
+            total[which] = best
+        return total
+
+
+class Image(NamedTuple):
+    """Next states of n cells, and V̂ there: value + slope·(s − m) ± radius.
+
+    Attributes:
+        after, slopes, spreads: y, and J with |J − slopes| ≤ spreads: next states are y + J·(s − m).
+        first, last: the cells that they meet ``[n, d]``.
+        value, slope, radius: of V̂.
+    """
+
+    after: Floats
+    slopes: Floats
+    spreads: Floats
+    first: Integers
+    last: Integers
+    value: Floats
+    slope: Floats
+    radius: Floats
+
+    @property
+    def reach(self) -> Floats:
+        """How far next states may be from y ``[n, d]``."""
+        return (np.abs(self.slopes) + self.spreads).sum(axis=2) / 2
+
+
+class Field:
+    """V̂ on cells, its gradients, and what follows from them for next states."""
+
+    def __init__(self, lattice: Lattice, table: Floats) -> None:
+        self.lattice, self.table, d = lattice, table, lattice.dimension
+        self.near = 2.0**-46 * lattice.size
+        at = corners(table)
+        edges = [np.diff(at, axis=axis).reshape(-1, *lattice.shape) for axis in range(d)]
+        self.most = [Maxima(each.max(axis=0), lattice.periodic) for each in edges]
+        self.least = [Maxima(-each.min(axis=0), lattice.periodic) for each in edges]
+
+    def gradients(self, first: Integers, last: Integers) -> Iterator[tuple[Floats, Floats]]:
+        """The least and largest partial derivatives over boxes of cells, coordinate by coordinate."""
+        for least, most in zip(self.least, self.most, strict=True):
+            yield -least.over(first, last), most.over(first, last)
+
+    def at(self, places: Floats) -> Floats:
+        """V̂ at places ``[n, d]``."""
+        before, shares = [], []
+        for axis, steps in enumerate(self.lattice.shape):
+            place = places[:, axis] % steps if self.lattice.periodic[axis] else places[:, axis]
+            before.append(np.clip(np.floor(place).astype(np.int64), 0, steps - 1))
+            shares.append(place - before[-1])
+        total = np.zeros(len(places))
+        for bits in product((0, 1), repeat=len(before)):
+            weight = np.prod([share if bit else 1 - share for bit, share in zip(bits, shares, strict=True)], axis=0)
+            total += weight * self.table[tuple(cell + bit for bit, cell in zip(bits, before, strict=True))]
+        return total
+
+    def image(self, after: Floats, slopes: Floats, spreads: Floats) -> Image:
+        """The image of cells whose next states are not yet clipped to the box."""
+        after, slopes, spreads = after.copy(), slopes.copy(), spreads.copy()
+        reach = (np.abs(slopes) + spreads).sum(axis=2) / 2 + self.near
+        low, high = after - reach, after + reach
+        for axis, steps in enumerate(self.lattice.shape):
+            if not self.lattice.periodic[axis]:
+                beyond = (low[:, axis] < 0) | (high[:, axis] > steps)
+                slopes[beyond, axis], spreads[beyond, axis] = shrunk(slopes[beyond, axis], spreads[beyond, axis])
+                for array in (after, low, high):
+                    array[:, axis] = np.clip(array[:, axis], 0, steps)
+        first, last = np.floor(low - self.near).astype(np.int64), np.floor(high + self.near).astype(np.int64)
+        for axis, steps in enumerate(self.lattice.shape):
+            if self.lattice.periodic[axis]:
+                last[:, axis] = np.minimum(last[:, axis], first[:, axis] + steps - 1)
+            else:
+                first[:, axis], last[:, axis] = (np.clip(x[:, axis], 0, steps - 1) for x in (first, last))
+        slope, radius = np.zeros(after.shape), np.zeros(len(after))
+        for axis, (least, most) in enumerate(self.gradients(first, last)):
+            middle, half = (most + least) / 2, (most - least) / 2
+            slope += middle[:, None] * slopes[:, axis]
+            radius += np.abs(middle) * spreads[:, axis].sum(axis=1) / 2
+            radius += half * (np.abs(slopes[:, axis]) + spreads[:, axis]).sum(axis=1) / 2
+            radius += self.near * np.maximum(np.abs(most), np.abs(least))
+        return Image(after, slopes, spreads, first, last, self.at(after), slope, radius)
+
+    def advantage(self, x: Image, y: Image) -> Floats:
+        """The least V̂ at next states of one image less V̂ at those of another, in each cell."""
+        values = x.value - y.value - np.abs(x.slope - y.slope).sum(axis=1) / 2 - x.radius - y.radius
+        apart, shift = x.after - y.after, np.zeros(x.first.shape, dtype=np.int64)
+        for axis, steps in enumerate(self.lattice.shape):
+            if self.lattice.periodic[axis]:
+                turns = np.round(apart[:, axis] / steps).astype(np.int64)
+                apart[:, axis] -= turns * steps
+                shift[:, axis] = turns * steps
+        reach = (np.abs(x.slopes - y.slopes) + x.spreads + y.spreads).sum(axis=2) / 2 + 2 * self.near
+        first = np.minimum(x.first, y.first + shift)
+        last = np.minimum(np.maximum(x.last, y.last + shift), first + np.array(self.lattice.shape) - 1)
+        along = np.zeros(len(values))
+        for axis, (least, most) in enumerate(self.gradients(first, last)):
+            ends = [
+                gradient * (apart[:, axis] + sign * reach[:, axis]) for gradient in (least, most) for sign in (-1, 1)
+            ]
+            along += np.min(ends, axis=0)
+        return np.maximum(values, along)
+
+
+def shrunk(slopes: Floats, spreads: Floats) -> tuple[Floats, Floats]:
+    """Numbers within spreads of slopes, times a number between 0 and 1."""
+    low, high = np.minimum(slopes - spreads, 0), np.maximum(slopes + spreads, 0)
+    return (low + high) / 2, (high - low) / 2
+
+
+# Dynamics.
+
+
+class Answers:
+    """Next states of the middles of live cells that a file holds, with Lipschitz constants."""
+
+    name = "the next states of the middles, and the Lipschitz constants, are those of the simulator"
+
+    def __init__(self, record: Record, lattice: Lattice, live: Integers) -> None:
+        d = lattice.dimension
+        after = record.array("next_states", (None, len(live), d))
+        bounds = record.array("lipschitz", (len(after), d, d))
+        if (bounds < 0).any():
+            raise ImpossibleError("a Lipschitz constant is negative")
+        ends = np.array(lattice.box)
+        if (after < ends[:, 0]).any() or (after > ends[:, 1]).any():
+            raise ImpossibleError("a next state is outside the box")
+        self.actions, self.terminal = len(after), None
+        self.after = (after - lattice.low) / lattice.sides
+        self.bounds = bounds * lattice.sides / lattice.sides[:, None]
+        self.row = np.full(math.prod(lattice.shape), -1)
+        self.row[live] = np.arange(len(live))
+
+    def variants(self, cells: Integers, numbers: Integers, action: int) -> tuple[Variants, Any]:
+        """Next states of cells; no cell has more than one kind."""
+        after = self.after[action, self.row[numbers]]
+        spreads = np.broadcast_to(self.bounds[action], (len(after), *self.bounds.shape[1:]))
+        return [(after, np.zeros(spreads.shape), spreads)], None
+
+
+class Physics:
+    """A first coordinate that moves by the velocity, which sine or cosine of it changes: MountainCar and Pendulum.
+
+    v' = clip(v + pull·trigonometric(position) + push), position' = position + step·v'. The trigonometric function and
+    its derivative are computed at the middles along the first coordinate, with proved bounds.
+    """
+
+    def __init__(self, record: Record, lattice: Lattice) -> None:
+        physics = record.record("physics", "MountainCar", "Pendulum")
+        self.lattice, self.is_car, number = lattice, physics.kind == "MountainCar", physics.number
+        if lattice.dimension != 2 or record.box("domain") != lattice.box or record.flag("random"):
+            raise ImpossibleError("the simulator is not one of two coordinates on the box of the cells")
+        if any(record.numbers("noise")):
+            raise ImpossibleError("the simulator has noise")
+        controls = record.numbers("controls")
+        self.most, self.wall = number("max_speed"), -math.inf
+        self.terminal: list[list[list[float]]] = []
+        if self.is_car:
+            factor, self.step, self.pull = 3.0, enclosed(1.0), enclosed(-number("gravity"))
+            self.push = [enclosed(number("force")) * (control - 1) for control in controls]
+            bounds = ((number("min_position"), number("max_position")), (-self.most, self.most))
+            self.wall = bounds[0][0]
+            self.terminal = [[[number("goal_position"), bounds[0][1]], [number("goal_velocity"), self.most]]]
+        else:
+            factor, self.step, length = 1.0, enclosed(number("dt")), number("l")
+            self.pull = self.step * 3.0 * number("g") / (enclosed(length) * 2.0)
+            strongest = number("max_torque")
+            torques = [min(max(control, -strongest), strongest) for control in controls]
+            lever = self.step * 3.0 / (enclosed(number("m")) * length * length)
+            self.push = [lever * torque for torque in torques]
+            bounds = ((-math.pi, math.pi), (-self.most, self.most))
+        inside = all(a <= c and d <= b for (a, b), (c, d) in zip(bounds, lattice.box, strict=True))
+        if (
+            not inside
+            or lattice.periodic != (not self.is_car, False)
+            or (not self.is_car and lattice.box[0] != bounds[0])
+        ):
+            raise ImpossibleError("the box of the cells is not within that of the simulator")
+        self.name, self.actions = f"the simulator is {physics.kind} with the constants of the file", len(controls)
+        middles = (Enclosure(np.arange(lattice.shape[0]) + 0.5)) * lattice.sides[0] + lattice.low[0]
+        share = middles * factor / PI
+        sine, cosine = turn(share - 2.0 * np.round(share.middle / 2))
+        wave, slope = (cosine, -sine) if self.is_car else (sine, cosine)
+        self.wave, self.slope = self.pull * wave, self.pull * slope * factor
+        self.bend = (
+            float((self.pull.absolute() * factor * factor).above) / 2 * lattice.sides[0] / 2
+        )  # half of v'', times r
+        error = max(float(x.radius.max()) for x in (self.wave, self.slope * lattice.sides[0], *self.push))
+        if not error < 2.0**-48 * lattice.size * lattice.sides[1]:
+            raise ImpossibleError("the constants of the simulator are too large")
+
+    def variants(self, cells: Integers, numbers: Integers, action: int) -> tuple[Variants, Any]:
+        """Next states of cells, and which of them have a second kind: the state at rest at the wall."""
+        lattice, (width, height), step = self.lattice, self.lattice.sides, float(self.step.middle)
+        position, velocity = (lattice.low[i] + (cells[:, i] + 0.5) * lattice.sides[i] for i in (0, 1))
+        velocity = velocity + self.wave.middle[cells[:, 0]] + float(self.push[action].middle)
+        slopes, spreads = np.zeros((2, len(cells), 2))  # of the velocity, times sides
+        slopes[:, 0], slopes[:, 1] = self.slope.middle[cells[:, 0]] * width, height
+        spreads[:, 0] = self.bend * width
+        reach = (np.abs(slopes) + spreads).sum(axis=1) / 2 + 2.0**-46 * lattice.size * height
+        beyond, between = np.abs(velocity) - reach > self.most, np.abs(velocity) + reach >= self.most
+        slopes[between], spreads[between] = shrunk(slopes[between], spreads[between])
+        slopes[beyond], spreads[beyond] = 0.0, 0.0
+        velocity = np.clip(velocity, -self.most, self.most)
+        position = position + step * velocity
+        after = np.stack([(position - lattice.low[0]) / width, (velocity - lattice.low[1]) / height], axis=1)
+        rows = np.stack([(step * slopes + [width, 0.0]) / width, slopes / height], axis=1)
+        deviations = np.stack([step * spreads / width, spreads / height], axis=1)
+        if not self.is_car:
+            return [(after, rows, deviations)], None
+        wall, zero = (self.wall - lattice.low[0]) / width, -lattice.low[1] / height
+        far = (np.abs(rows) + deviations).sum(axis=2) / 2 + 2.0**-46 * lattice.size
+        low, high = after - far, after + far
+        stopped = (low[:, 0] <= wall) & (low[:, 1] < zero)
+        always = (high[:, 0] <= wall) & (high[:, 1] < zero)
+        after[always], rows[always], deviations[always] = [wall, zero], 0.0, 0.0
+        rest, still = np.where(stopped[:, None], [wall, zero], after), np.where(stopped[:, None, None], 0.0, rows)
+        stiff = np.where(stopped[:, None, None], 0.0, deviations)
+        return [(after, rows, deviations), (rest, still, stiff)], stopped & ~always
+
+
+# The certificate.
+
+
+class CellCertificate:
+    """What a file claims cell by cell, and what follows."""
+
+    def __init__(self, record: Record, solution: Record | None) -> None:
+        self.record, self.statement = record, ""
+        self.derived: float | None = None
+        self.lattice = lattice = Lattice(record.record("grid", "Cells"))
+        size, self.discount = math.prod(lattice.shape), record.number("discount")
+        self.actions = record.array("actions", (size,), "iu").astype(np.int64)
+        self.margins, self.above, self.below = (record.array(name, (size,)) for name in ("margins", "above", "below"))
+        self.live = np.flatnonzero(self.actions >= 0)
+        self.boxes = record.array("terminal", (None, lattice.dimension, 2))
+        self.table = self._function("value")
+        self.paid = None if record.entry("paid") is None else self._function("paid")
+        dynamics = record.record("dynamics", "Answers", "EnvSimulator")
+        self.dynamics = (
+            Answers(dynamics, lattice, self.live) if dynamics.kind == "Answers" else Physics(dynamics, lattice)
+        )
+        largest = float(np.abs(self.table).max()) + (0.0 if self.paid is None else float(np.abs(self.paid).max()))
+        self.allowed = 2.0**-41 * (8 + lattice.size) * largest
+
+    @staticmethod
+    def claimed(record: Record) -> tuple[float, str]:
+        """The least positive margin that a file claims, and why it claims nothing if it does not."""
+        margins = record.array("margins", (None,))
+        positive = margins[margins > 0]
+        return (float(positive.min()), "") if len(positive) else (math.nan, "no cell is decided")
+
+    def _function(self, name: str) -> Floats:
+        """A multilinear function at the points of the cells."""
+        function = self.record.record(name, "Reward")
+        coarse, shape = Lattice(function.record("basis", "Cells")), self.lattice.shape
+        parts = shape[0] // coarse.shape[0]
+        if tuple(parts * n for n in coarse.shape) != shape or coarse.box != self.lattice.box:
+            raise DamagedError(f"{name} should be on a grid whose cells are divided into those of the proof")
+        if coarse.periodic != self.lattice.periodic:
+            raise DamagedError(f"{name} should be periodic where the cells are")
+        points = math.prod(n + (not wraps) for n, wraps in zip(coarse.shape, coarse.periodic, strict=True))
+        if name == "value":
+            self.span = float(np.ptp(function.array("coefficients", (points,))))
+        return refined(coarse.closed(function.array("coefficients", (points,))), parts)
+
+    def contradictions(self) -> list[str]:
+        """What cannot be in the certificate."""
+        lattice, terminal = self.lattice, self.actions < 0
+        over = np.zeros(lattice.shape, dtype=bool)
+        touched = np.zeros(self.table.shape, dtype=bool)
+        on_lines = True
+        for box in self.boxes:
+            lines = (box - lattice.low[:, None]) / lattice.sides[:, None]
+            inside = np.clip(np.round(lines), 0, np.array(lattice.shape)[:, None]).astype(int)
+            on_lines &= bool(
+                (np.abs(lines - inside)[(lines > 0) & (lines < np.array(lattice.shape)[:, None])] < 1e-8).all()
+            )
+            over[tuple(slice(a, b) for a, b in inside)] = True
+            touched[tuple(slice(a, b + 1) for a, b in inside)] = True
+        expected = self.dynamics.terminal
+        same = expected is None or np.array_equal(self.boxes, np.array(expected).reshape(self.boxes.shape))
+        return failed(
+            (0 < self.discount < 1, f"the discount {self.discount:g} is not between 0 and 1"),
+            (lattice.size * 2.0**-46 < 1e-9, "the cells are too small for double precision"),
+            (len(self.live) > 0 and self.span > 0, "the certificate is about nothing"),
+            (self.actions.max() < self.dynamics.actions, "the policy takes an action that there is not"),
+            (on_lines, "terminal states do not end on lines of the grid"),
+            ((over.ravel() == terminal).all(), "cells without an action are not those of terminal states"),
+            (same, "the terminal states are not those of the simulator"),
+            (not self.table[touched].any(), "the value is not 0 at terminal states"),
+            (min(self.above.min(), self.below.min()) >= 0, "a bound of V* − V^π is negative"),
+            (
+                not any(x[terminal].any() for x in (self.margins, self.above, self.below)),
+                "something is claimed in cells of terminal states",
+            ),
+            (self.paid is not None or not self.above.any(), "V* is V̂ for this reward, and a difference is claimed"),
+        )
+
+    def conclude(self) -> list[str]:
+        """Why something that is claimed does not follow; nothing if all of it does."""
+        field, lattice = Field(lattice=self.lattice, table=self.table), self.lattice
+        above, below = (Maxima(x.reshape(lattice.shape), lattice.periodic) for x in (self.above, self.below))
+        here = None if self.paid is None else self._differences(self.paid - self.table)
+        wrong, margins = set[str](), np.zeros(len(self.actions))
+        for start in range(0, len(self.live), BLOCK):
+            numbers = self.live[start : start + BLOCK]
+            cells = np.stack(np.unravel_index(numbers, lattice.shape), axis=1).astype(np.int64)
+            every = [self.dynamics.variants(cells, numbers, action) for action in range(self.dynamics.actions)]
+            walls = [wall for _, wall in every if wall is not None]
+            several = np.any(walls, axis=0) if walls else np.zeros(len(numbers), dtype=bool)
+            for rows, count in ((np.flatnonzero(~several), 1), (np.flatnonzero(several), None)):
+                if len(rows):
+                    images = [
+                        [field.image(*(x[rows] for x in variant)) for variant in variants[:count]]
+                        for variants, _ in every
+                    ]
+                    excess = None if here is None else tuple(x[numbers[rows]] for x in here)
+                    margins[numbers[rows]] = self._block(field, images, numbers[rows], excess, (above, below), wrong)
+        if (self.margins[self.live] > margins[self.live]).any():
+            wrong.add("a margin is larger than what follows")
+        decided = self.margins > 0
+        self.derived = float(margins[decided].min()) if decided.any() else -math.inf
+        self.share, self.regret = float(decided[self.live].mean()), float((self.above + self.below).max()) / self.span
+        form = "R" if self.paid is not None else "R = V̂ − γ max_a V̂∘f_a"
+        self.statement = (
+            f"without any probability of error, at every state of {at_least(100 * self.share)} % of the cells the "
+            f"policy's action is the only optimal one for the reward {form}, and at every state of the box V* − V^π is "
+            f"at most {at_most(100 * self.regret)} % of the span of V̂"
+        )
+        return sorted(wrong)
+
+    def _differences(self, table: Floats) -> tuple[Floats, ...]:
+        """A multilinear function in each cell: value, slopes and radius."""
+        at, d = corners(table), self.lattice.dimension
+        value = at.reshape(2**d, -1).mean(axis=0)
+        slopes = np.stack([np.diff(at, axis=axis).reshape(2 ** (d - 1), -1).mean(axis=0) for axis in range(d)], axis=1)
+        radius = np.abs(at[0, 0] - at[0, 1] - at[1, 0] + at[1, 1]).ravel() / 4 if d == 2 else np.zeros(len(value))
+        return value, slopes, radius
+
+    def _block(
+        self,
+        field: Field,
+        images: list[list[Image]],
+        numbers: Integers,
+        excess: tuple[Floats, ...] | None,
+        bounds: tuple[Maxima, Maxima],
+        wrong: set[str],
+    ) -> Floats:
+        """The margins of some cells; what does not follow there is added to the sentences."""
+        chosen, rows, (above, below) = self.actions[numbers], np.arange(len(numbers)), bounds
+        policy = [
+            Image(*(np.stack(entries)[chosen, rows] for entries in zip(*variants, strict=True)))
+            for variants in zip(*images, strict=True)
+        ]
+        after_policy = np.max([below.over(x.first, x.last) for x in policy], axis=0)
+        least = np.full(len(numbers), np.inf)
+        for action, variants in enumerate(images):
+            advantage = np.min([field.advantage(x, y) for x in policy for y in variants], axis=0) - self.allowed
+            if excess is not None:
+                after = np.max([above.over(y.first, y.last) for y in variants], axis=0)
+                most = np.max([self._extreme(excess, y, 1) for y in variants], axis=0) + self.allowed
+                if (self.above[numbers] < most + self.discount * after).any():
+                    wrong.add("the bound of V* − V̂ is no upper solution")
+                advantage = advantage - after - after_policy
+            least = np.where(chosen == action, least, np.minimum(least, advantage))
+        if excess is None:
+            needed = self.discount * (np.maximum(-least, 0) + after_policy)
+        else:
+            lost = np.max([-self._extreme(excess, x, -1) for x in policy], axis=0) + self.allowed
+            needed = lost + self.discount * after_policy
+        if (self.below[numbers] < needed).any():
+            wrong.add("the bound of V̂ − V^π is no upper solution")
+        return self.discount * least
+
+    def _extreme(self, excess: tuple[Floats, ...], image: Image, sign: int) -> Floats:
+        """The largest (1) or least (−1) R − V̂ + γV̂∘f in each cell."""
+        value, slopes, radius = excess
+        total = np.abs(slopes + self.discount * image.slope).sum(axis=1) / 2 + radius + self.discount * image.radius
+        return value + self.discount * image.value + sign * total
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The problem, the cells and what follows, by name."""
+        counts = " × ".join(map(str, self.lattice.shape))
+        domain = " × ".join(f"[{low:g}, {high:g}]" for low, high in self.lattice.box)
+        return [
+            ("problem", f"{self.dynamics.actions} actions on {domain}, discount {self.discount:g}, no noise"),
+            ("cells", f"{counts}, {len(self.live):,} of them with states that are not terminal"),
+            ("rounding", f"{short(self.allowed)} in each value of V̂"),
+        ]
+
+    def trusted(self) -> list[str]:
+        """What the file cannot show."""
+        return [
+            f"{self.dynamics.name}, which computes them up to 1e-9 of the side of a cell",
+            "the policy takes in each cell the action of the file",
+            *(
+                [f"terminal states are {' and '.join(str(box.tolist()) for box in self.boxes)}: reward and value 0"]
+                * bool(len(self.boxes))
+            ),
+        ]
