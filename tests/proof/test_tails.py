@@ -231,6 +231,7 @@ def test_declarations_that_the_data_contradict_are_refused():
             certirl.GaussianNoise(std=1.5, derivatives=(0.3, 0.0)),
             certirl.Smooth(order=1, bound=0.1),
             certirl.UniformNoise(10.0, slope=0.9),
+            *([certirl.GaussianNoise(std=2.0, slope=0.9)] if source is not log else []),  # a third too large
         ):
             with pytest.raises(
                 ValueError, match=r"tail contradicts the data: if .* declare less noise or a larger slope"

@@ -30,8 +30,10 @@ _EXPLICIT = 400  # coefficients that are summed up one by one; the rest is a geo
 _LEAST = 1e-8  # the least ratio of drift to noise that is computed with; smaller ones count as this
 _BEYOND = 40  # degrees beyond the columns' highest whose coefficients are bounded each by the best weights
 _WEIGHTS = np.linspace(-4, 4, 17)  # logarithms
-_PAIRS, _ROWS, _CANDIDATES = 12, 2_000, 40  # pairs of states for each coordinate, rows of each, states to choose from
-_CHANGE = 0.8  # the change between two states, by the declaration, at which the data are compared with it
+# What data are compared with a declaration: pairs of states for each coordinate, and rows of each state.
+_PAIRS, _ROWS, _CANDIDATES = 12, 2_000, 40  # of a log, with the states to choose from
+_ASKED_PAIRS, _ASKED_ROWS = 6, 6_000  # of a simulator
+_CHANGE = 1.2  # the change between two states, by the declaration, at which the data are compared with it
 _FARTHEST = 30.0  # into the complex plane
 _ANALYTIC, _FARTHEST_TRUNCATED = 0.45, 2.7  # of v: from where to where |χ| of truncated noise is evaluated
 _SHARES = (1.0, 0.95, 0.91, 0.86, 0.8, 0.73, 0.6, 0.4, 0.0)  # of the mesh of v, for the ends v₁ that are tried
@@ -618,7 +620,7 @@ def contradiction(tail: TailLike, source: Source) -> str:
     if not isinstance(tail, Tail) or tail.change(np.zeros(len(source.domain))) > 0:  # what says nothing of two states
         return ""
     domain = source.domain
-    pairs = _PAIRS * len(domain)
+    pairs = _pairs(source) * len(domain)
     rng = np.random.default_rng(0)
     for action in range(source.n_actions):
         for number in range(pairs):
@@ -647,9 +649,9 @@ def open_circle(tail: TailLike, source: Source, axes: Sequence[int]) -> str:
     """
     if not isinstance(tail, Tail) or tail.change(np.zeros(len(source.domain))) > 0:  # what says nothing of two states
         return ""
-    comparisons = _PAIRS * len(axes) * len(source.domain) * source.n_actions
+    comparisons = _pairs(source) * len(axes) * len(source.domain) * source.n_actions
     rng = np.random.default_rng(0)
-    for action, axis, _ in product(range(source.n_actions), axes, range(_PAIRS)):
+    for action, axis, _ in product(range(source.n_actions), axes, range(_pairs(source))):
         groups = _two_ends(source, action, rng, axis)
         if groups is None:
             return ""
@@ -668,11 +670,15 @@ Group = tuple[Array, Array]  # states and next states of rows whose next states 
 
 def _differences(tail: Tail, first: Group, second: Group, *, comparisons: int) -> tuple[float, float]:
     """Bounds on ∫|difference of densities| of the next states of two groups: what is declared, what the data show."""
-    radius = math.sqrt(math.log(2 * math.e * 1e6 * 2 * comparisons) / (2 * _ROWS))
     (one, one_next), (other, other_next) = first, second
+    radius = math.sqrt(math.log(2 * math.e * 1e6 * 2 * comparisons) / (2 * len(one)))
     differences = np.maximum(one.max(axis=0) - other.min(axis=0), other.max(axis=0) - one.min(axis=0))
     statistics = (ks_2samp(*pair, method="asymp").statistic for pair in zip(one_next.T, other_next.T, strict=True))
     return tail.change(differences), 2 * (float(max(statistics)) - 2 * radius)
+
+
+def _pairs(source: Source) -> int:
+    return _PAIRS if source.simulator is None else _ASKED_PAIRS
 
 
 def _places(*groups: Group) -> str:
@@ -733,7 +739,7 @@ def _two_ends(source: Source, action: int, rng: np.random.Generator, axis: int) 
 
 def _asked(source: Source, action: int, state: Array, number: int) -> Group:
     """Rows of one state, asked of a simulator with a generator of its own."""
-    states = np.tile(state, (_ROWS, 1))
+    states = np.tile(state, (_ASKED_ROWS, 1))
     assert source.simulator is not None
     return states, answers(source.simulator, states, action, number + 10_000)
 
