@@ -326,6 +326,15 @@ def _no_single_steps(log: Transitions) -> Transitions:
     raise ValueError(f"a refutation needs rows or episodes that are independent, and these {len(log):,} rows are not")
 
 
+def check_declared(log: Transitions) -> None:
+    """Refuse a log whose domain comes from the data, or whose rows were changed because of where they lead."""
+    if log.domain_from_data:  # fresh data would have placed the basis, and new states may lie outside
+        raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
+    for note in log.notes:
+        if note.endswith(BIASED):
+            raise ValueError(f"a certificate needs rows as they were logged, and {note}: widen the domain")
+
+
 def divide(
     log: Transitions, share: float, rng: np.random.Generator, kind: Sampling | None = None
 ) -> tuple[Transitions, Transitions]:
@@ -339,11 +348,7 @@ def divide(
         rng: for the division.
         kind: how rows depend on each other, as in `sampling`; looked up if left out.
     """
-    if log.domain_from_data:  # fresh data would have placed the basis, and new states may lie outside
-        raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
-    for note in log.notes:
-        if note.endswith(BIASED):
-            raise ValueError(f"a certificate needs rows as they were logged, and {note}: widen the domain")
+    check_declared(log)
     Source(log=log).check_without_terminal()
     sentence = dependence(log)
     if sentence:

@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import lu_factor, lu_solve
 from scipy.special import ndtr
 
-from certirl.data.dependence import dependence, has_episodes
+from certirl.data.dependence import continued_rows, dependence, has_episodes
 from certirl.data.policy import ExpertGrid, as_policy
 from certirl.data.simulator import draw
-from certirl.data.source import Source, as_source
+from certirl.data.source import Source, as_source, check_declared
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
 from certirl.functions.cells import Cells
@@ -219,7 +219,7 @@ def prove(setting: Setting) -> Bounds | None:
     steady[unsteady] = steady[unsteady + 1] = False
     top, bottom = int(np.where(steady, value, -inf).argmax()), int(np.where(steady, value, inf).argmin())
     span = float(value[top] - value[bottom]) - float(drift.size(effects[top] - effects[bottom])) - omega
-    rounding = _ROUNDING * (std / h + size) * (height + wide) / (1 - gamma)
+    rounding = _ROUNDING * (std / h + size) * (float(np.abs(value).max()) + height + wide) / (1 - gamma)
     return Bounds(pairs, span, rounding)
 
 
@@ -452,12 +452,11 @@ def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions,
         count = SAMPLES if samples is None else int(samples)
         drawn = draw(source.simulator, Legendre(COEFFICIENTS), count, source.generator(rng, "certify_gaussian"))  # type: ignore[arg-type]
         return drawn.record(), UNPAIRED.replace("fresh ", "")
-    if source.log.domain_from_data:
-        raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
-    if has_episodes(source.log):
+    check_declared(source.log)
+    if has_episodes(source.log) or (source.log.independent is not True and continued_rows(source.log)):
         raise ValueError(
-            "within an episode each next state is the next row's state, and certify_gaussian needs rows that are "
-            "independent of each other: use certirl.certify, which takes one step of each episode"
+            "certify_gaussian needs rows that are independent of each other, and the next states of some of these are "
+            "states of others: use certirl.certify"
         )
     sentence = dependence(source.log)
     if sentence:

@@ -1,0 +1,216 @@
+"""Known noise: how many transitions certificates take, with a tail and without, and whether they are true.
+
+    python experiments/known_noise.py [--fast] [--workers N] [--seed S] [--out DIR]
+
+Systems are `s' = clip(m_a(s) + ξ)` with affine drifts and normal noise. *Cost*: the least number of transitions of each
+action, of a ladder with steps of a quarter, from which the same reward is certified in three of three runs, by
+`certify_gaussian` and by `certify` with `tail=GaussianNoise(…)`. *Truth*: random systems, experts and rewards, most of
+them spoiled until the expert is barely not optimal at some state outside the tube, against quadrature on the model.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+import certirl
+import study
+
+LEAST, MOST, STEP = 200, 2_000_000, 1.25
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """How many random systems, and on which systems the cost is measured."""
+
+    runs: int = 600
+    systems: tuple[str, ...] = ("room", "walk", "fan")
+    seed: int = 0
+
+
+FAST = Arguments(runs=6, systems=("walk",))
+
+
+class Line:
+    """``s' = clip(θ_a0 + θ_a1·s + ξ)`` into an interval, ξ normal."""
+
+    def __init__(self, theta: Any, std: float, domain: tuple[float, float]) -> None:
+        self.theta, self.std, self.domain, self.n_actions = np.asarray(theta, dtype=float), std, (domain,), len(theta)
+
+    def sample(self, states: Any, action: int, rng: np.random.Generator) -> Any:
+        """Next states."""
+        drift = self.theta[action, 0] + self.theta[action, 1] * states
+        return np.clip(drift + rng.normal(scale=self.std, size=states.shape), *self.domain[0])
+
+    def after(self, rewards: Any, chosen: Any, discount: float) -> Any:
+        """(P_aV)(s) by quadrature at the points of a grid ``[A, n]``, for rewards linear between them ``[n, …]``.
+
+        Args:
+            rewards: at the points.
+            chosen: the expert, a function of states ``[n]`` to actions.
+            discount: γ; 0 for P_aR.
+        """
+        grid = np.linspace(*self.domain[0], len(rewards))
+        places, weights = np.polynomial.legendre.leggauss(4)
+        side = grid[1] - grid[0]
+        every = np.concatenate([grid[[0, -1]], (grid[:-1, None] + (places + 1) * side / 2).ravel()])
+        weights = np.concatenate([[0.0, 0.0], np.tile(weights, len(grid) - 1)]) * side / 2
+        hats = np.clip(1 - np.abs(every[:, None] - grid) / side, 0.0, None)
+        moves = np.stack([self._law(every, every, weights, action) for action in range(self.n_actions)])
+        operator = np.eye(len(every)) - discount * moves[chosen(every), np.arange(len(every))]
+        value = np.linalg.solve(operator, hats @ rewards)
+        return np.stack([self._law(grid, every, weights, action) @ value for action in range(self.n_actions)])
+
+    def _law(self, states: Any, places: Any, weights: Any, action: int) -> Any:
+        mean = self.theta[action, 0] + self.theta[action, 1] * states
+        rows = norm.pdf(places[None], mean[:, None], self.std) * weights
+        rows[:, 0], rows[:, 1] = (norm.cdf(places[0], mean, self.std), norm.sf(places[1], mean, self.std))
+        return rows
+
+
+def _at_20(states: Any) -> Any:
+    return states[:, 0] > 20
+
+
+SYSTEMS: dict[str, tuple[Line, Any, float]] = {
+    "room": (Line([[3.3, 0.9], [0.3, 0.9]], 1.5, (15.0, 25.0)), _at_20, 0.7),
+    "walk": (Line([[0.5, 1.0], [-0.5, 1.0]], 1.0, (0.0, 10.0)), 0, 0.9),
+    "fan": (Line([[0.8, 0.9], [-0.2, 0.9], [0.5, 0.9]], 1.2, (0.0, 10.0)), lambda s: (s[:, 0] > 5).astype(int), 0.8),
+}
+
+
+def trial(task: Sequence[Any]) -> dict[str, Any]:
+    """One measurement of the cost, or one random system."""
+    kind, name, seed = task
+    return _cost(name) if kind == "cost" else _truth(seed)
+
+
+def _cost(name: str) -> dict[str, Any]:
+    system, expert, discount = SYSTEMS[name]
+    problem: dict[str, Any] = {"discount": discount, "expert": expert}
+    found = certirl.solve(system, samples=100_000, rng=1, **problem)
+    slope = float(system.theta[:, 1].max())
+    noise = certirl.GaussianNoise(std=system.std, slope=slope)
+    columns = next(basis for k in range(5, 60) if noise.number(basis := certirl.Legendre(k, system.domain[0])) < 2e-5)
+
+    def known(samples: int, rng: int) -> bool:
+        return bool(
+            certirl.certify_gaussian(found.reward, system, std=system.std, samples=samples, rng=rng, **problem).holds
+        )
+
+    def by_tail(samples: int, rng: int) -> bool:
+        asked = {"columns": columns, "tail": noise, "samples": samples, "rng": rng}
+        return bool(certirl.certify(found.reward, system, **asked, **problem).holds)
+
+    return {"system": name, "known noise": _least(known), "tail": _least(by_tail), "columns": columns.size}
+
+
+def _least(certifies: Any) -> int | None:
+    """The least number of transitions of the ladder from which three of three runs certify."""
+    samples = float(LEAST)
+    while samples <= MOST:
+        if all(certifies(int(samples), rng) for rng in range(3)):
+            return int(samples)
+        samples *= STEP
+    return None
+
+
+def _truth(seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng([seed, 17])
+    switching, discount, std = bool(rng.random() < 0.6), float(rng.uniform(0.4, 0.9)), float(rng.uniform(0.2, 0.6))
+    offsets = np.sort(rng.uniform(-0.5, 0.5, 2 if switching else 3))[::-1]  # action 0 leads upwards
+    offsets[0] += 0.2
+    system = Line(
+        np.stack([offsets, rng.uniform(0.6, 0.9) + rng.uniform(-0.02, 0.02, len(offsets))], axis=1), std, (-1.0, 1.0)
+    )
+    cut, tube = float(rng.uniform(-0.3, 0.3)), 0.1
+
+    def chosen(states: Any) -> Any:
+        return ((states > cut) & switching).astype(int)
+
+    grid = np.linspace(-1, 1, 201)
+    goal = float((system.theta[:2, 0] + system.theta[:2, 1] * cut).mean()) if switching else 2.0
+    value = -((grid - goal) ** 2)  # both actions lead equally far from the goal at the switch
+    taken, each = chosen(grid), np.arange(len(grid))
+    right = value - discount * system.after(value, chosen, 0.0)[taken, each]
+    waves = rng.normal(size=4) / np.arange(1, 5)
+    wrong = sum(wave * np.sin((j + 1) * grid + rng.uniform(0, 6)) for j, wave in enumerate(waves))
+    after = system.after(np.stack([right, wrong], axis=1), chosen, discount)
+    outside = np.abs(grid - cut) > tube if switching else np.ones(len(grid), dtype=bool)
+    advantage = after[taken, each] - after  # linear in the reward
+    advantage[taken, each] = np.inf
+
+    def margin(weight: float) -> float:
+        return float(
+            (advantage[..., 0] + weight * np.where(np.isinf(advantage[..., 0]), 0, advantage[..., 1]))[:, outside].min()
+        )
+
+    weight, spoil = 0.0, margin(0.0) > 0 and rng.random() < 0.7
+    if spoil:  # until it is barely wrong
+        low, high = 0.0, 0.01
+        while margin(high) > 0:
+            high *= 2
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if margin(middle) > 0 else (low, middle)
+        weight = high * (1 + 1e-3)
+    true, samples = margin(weight), int(10 ** rng.uniform(2.5, 5))
+    reward = certirl.Reward(certirl.Cells((201,), box=((-1, 1),)), right + weight * wrong)
+    proof = certirl.certify_gaussian(
+        reward, system, std=std, discount=discount, expert=lambda states: chosen(states[:, 0]), samples=samples,
+        delta=0.05, rng=seed, tube=tube if switching else None, cells=400,
+    )  # fmt: skip
+    bounds = np.nan_to_num(proof.advantage(grid[outside])[1], nan=-np.inf)
+    truth = (advantage[..., 0] + weight * np.nan_to_num(advantage[..., 1], posinf=0.0))[:, outside]
+    return {
+        "wrong": true <= 0,
+        "barely wrong": spoil,
+        "certified": bool(proof.holds),
+        "false": bool(proof.holds and proof.margin > true),
+        "a bound exceeds the truth": bool((bounds > truth + 1e-6).any()),
+        "margin": proof.margin,
+        "true margin": true,
+        "samples": samples,
+        "switching": switching,
+    }
+
+
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
+    """Cost on each system, and truth on random ones."""
+    costs = [["cost", name, 0] for name in arguments.systems]
+    tasks = [*costs, *(["truth", "", arguments.seed + i] for i in range(arguments.runs))]
+    results = runner(trial, tasks, unit="systems")
+    costs_of, runs = results[: len(costs)], results[len(costs) :]
+    right = [run for run in runs if not run["wrong"]]
+    summary = {
+        "cost": {run["system"]: {key: value for key, value in run.items() if key != "system"} for run in costs_of},
+        "truth": {
+            "runs": len(runs),
+            "wrong rewards": sum(run["wrong"] for run in runs),
+            "barely wrong rewards": sum(run["barely wrong"] for run in runs),
+            "certified": sum(run["certified"] for run in runs),
+            "certified falsely": sum(run["false"] or (run["wrong"] and run["certified"]) for run in runs),
+            "some bound exceeds the truth": sum(run["a bound exceeds the truth"] for run in runs),
+            "right rewards": len(right),
+            "right rewards certified": sum(run["certified"] for run in right),
+        },
+    }
+    listed = "; ".join(
+        f"{run['system']} {run['known noise']:,} against {run['tail']:,}" for run in costs_of if run["tail"]
+    )
+    truth = summary["truth"]
+    sentence = (
+        f"Transitions of each action for the same reward, known noise against a tail: {listed}. {truth['runs']} random "
+        f"systems, {truth['wrong rewards']} with wrong rewards: {truth['certified']} certified, "
+        f"{truth['certified falsely']} falsely."
+    )
+    return study.Findings(summary, runs, None, sentence)
+
+
+if __name__ == "__main__":
+    raise SystemExit(study.main(sys.modules[__name__]))
