@@ -1,6 +1,7 @@
 """Certificates that use the law of the noise: docs/notes/known-noise.md, against an independent quadrature."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from scipy.stats import norm
 
 import certirl
 from certirl.ground import archive
-from certirl.proof.drift import Drift, DriftSums, fit_drift, radius
+from certirl.proof.drift import RIDGES, Drift, DriftSums, fit_drift, radius
 from certirl.proof.known_noise import Setting, prove
 
 THETA = np.array([[0.24, 0.9], [-0.36, 0.9]])
@@ -83,13 +84,53 @@ def test_the_set_of_drifts_holds_the_true_one():
     for _ in range(runs):
         states = rng.uniform(-1, 1, (2, n))
         after = np.clip(THETA[:, :1] + THETA[:, 1:] * states + 0.3 * rng.normal(size=states.shape), -1, 1)
-        sums = DriftSums.of(states.ravel(), np.repeat([0, 1], n), after.ravel(), 2, paired=False)
+        sums = DriftSums.of(states.ravel(), np.repeat([0, 1], n), after.ravel(), 2, "independent")
         drift = fit_drift(sums, 0.3, delta)
         error = THETA - drift.coefficients
         outside += np.einsum("ai,aij,aj", error, np.linalg.inv(drift.shape), error) > 1
         widths.append(drift.spread(np.zeros(1))[0, 0])
     assert outside <= delta * runs
     assert np.median(widths) < 1.4 * 0.3 * radius(4, delta) / np.sqrt(n)  # as if nothing had been clipped, nearly
+
+
+def walk(runs, steps, rng, std=0.3):
+    """Trajectories with actions that depend on the state: states, actions and next states [steps, runs]."""
+    states, rows = rng.uniform(-1, 1, runs), []
+    for _ in range(steps):
+        actions = (rng.uniform(-1, 1, runs) < states).astype(int)
+        after = np.clip(THETA[actions, 0] + THETA[actions, 1] * states + std * rng.normal(size=runs), -1, 1)
+        rows.append((states, actions, after))
+        states = after
+    return (np.array(column) for column in zip(*rows, strict=True))
+
+
+def test_of_dependent_rows_the_bound_holds_at_every_time_at_once():
+    runs, delta, std = 600, 0.3, 0.3
+    states, actions, after = walk(runs, 80, np.random.default_rng(3), std)
+    mean = THETA[actions, 0] + THETA[actions, 1] * states
+    low, high = (-1 - mean) / std, (1 - mean) / std
+    at_wall = np.where(after <= -1, -norm.pdf(low) / norm.cdf(low), norm.pdf(high) / norm.sf(high))
+    scores = np.where(np.abs(after) >= 1, at_wall, (after - mean) / std)
+    x = np.eye(2)[actions][..., None] * np.stack([np.ones_like(states), states], axis=-1)[..., None, :]
+    total = np.cumsum(x * scores[..., None, None], axis=0)
+    gram = np.cumsum(x[..., :, None] * x[..., None, :], axis=0)
+    exceeded = np.zeros(runs, dtype=bool)
+    for ridge in RIDGES:
+        squares = (total * np.linalg.solve(gram + ridge * np.eye(2), total[..., None])[..., 0]).sum(axis=(-1, -2))
+        limit = 2 * np.log(len(RIDGES) / delta) + np.log(np.linalg.det(np.eye(2) + gram / ridge)).sum(axis=-1)
+        exceeded |= (squares >= limit).any(axis=0)
+    assert exceeded.mean() < delta
+
+
+def test_a_trajectory_is_ground_for_a_certificate(tmp_path):
+    states, actions, after = (column.ravel() for column in walk(1, 12_000, np.random.default_rng(4)))
+    log = certirl.Transitions(states, actions, after, domain=(-1, 1))
+    asked = {"std": 0.3, "discount": 0.7, "expert": 0, "cells": 200}
+    proof = certirl.certify_gaussian(lambda s: s[:, 0], log, **asked)
+    alone = certirl.certify_gaussian(lambda s: s[:, 0], replace(log, independent=True), **asked)
+    assert proof.holds and 0.5 * alone.margin < proof.margin < alone.margin
+    assert "given everything before it" in str(proof)
+    assert certirl.check(proof.save(tmp_path / "proof")).verdict == "confirmed"
 
 
 @pytest.mark.parametrize("kind", ["switch", "constant"])

@@ -24,6 +24,13 @@ STEP, TERMS, FARTHEST = 16, 11, 9  # of the table: points in a unit, terms of a 
 ERROR = 4e-15  # of Φ and φ: 11 terms of sizes that add up to less than 2, each with two roundings
 MORE = 1 + 1e-9
 ROUNDS = 20
+RIDGES = tuple(4.0 * 16**j for j in range(6))
+KINDS = {
+    "independent": "given the states, rows are independent",
+    "paired": "given the states, rows of different states are independent",
+    "dependent": "given everything before it, the noise of each row follows its law, and whether a row is in the log "
+    "was decided before its next state was",
+}
 LARGE = 5.0  # walls that are farther away than this, in units of the noise, are treated by bounds
 _PEAK = 0.3989422804014327
 Floats = NDArray[Any]
@@ -130,13 +137,27 @@ class Rows(NamedTuple):
         return total, np.clip(w, 0.0, 1.0), rest
 
 
-def _drifts(rows: list[Rows], std: float, delta: float, paired: bool) -> Set:
-    """(K1), from a guess of the coefficients."""
+def _drifts(rows: list[Rows], std: float, delta: float, kind: str) -> Set:
+    """(K1), from a guess of the coefficients: the smallest of the sets that hold at once."""
     count = len(rows)
-    square = count * _radius(2, delta / count) if paired else _radius(2 * count, delta)
+    if kind != "dependent":
+        square = count * _radius(2, delta / count) if kind == "paired" else _radius(2 * count, delta)
+        return _set(rows, std, square, 0.0)
+    sets = []
+    for ridge in RIDGES:
+        square = 2 * math.log(len(RIDGES) / delta)
+        for row in rows:
+            (a, b), (_, d) = row.gram + row.x.T @ row.x
+            square += math.log((1 + a / ridge) * (1 + d / ridge) - (b / ridge) ** 2)
+        sets.append(_set(rows, std, square * MORE, ridge))
+    return min(sets, key=lambda drifts: float(drifts.shape[:, [0, 1], [0, 1]].sum()))
+
+
+def _set(rows: list[Rows], std: float, square: float, ridge: float) -> Set:
+    """(K1) with r² and ν."""
     thetas, rest = [], 0.0
     for row in rows:
-        full = row.gram + row.x.T @ row.x
+        full = row.gram + row.x.T @ row.x + ridge * np.eye(2)
         if not _spread_out(row.gram):
             raise TooLittleError("the transitions inside the interval do not determine a drift")
         theta = np.linalg.solve(row.gram, row.crossed)  # a guess, as all that follows
@@ -152,7 +173,7 @@ def _drifts(rows: list[Rows], std: float, delta: float, paired: bool) -> Set:
     rho = std * (math.sqrt(square) + math.sqrt(rest)) * MORE
     shapes = []
     for row, theta in zip(rows, thetas, strict=True):
-        full, lower = row.gram + row.x.T @ row.x, row.gram
+        full, lower = row.gram + row.x.T @ row.x + ridge * np.eye(2), row.gram
         for _ in range(ROUNDS + 1):
             flat = inverse(enclosed(lower))
             shape = rho**2 * _ratio(lower, full, flat.middle) * (flat.middle + 2 * flat.radius.max() * np.eye(2)) * MORE
@@ -344,7 +365,9 @@ class GaussianCertificate:
         self.reward = noise.array("reward", (None,))
         self.chosen: Ints = noise.array("actions", (len(self.reward),), "iu").astype(np.int64)
         self.inside, self.walls = sums.array("inside", (None, 6)), sums.array("walls", (None, 3))
-        self.paired, self.actions = sums.flag("paired"), len(self.inside)
+        self.kind, self.actions = sums.text("rows"), len(self.inside)
+        if self.kind not in KINDS:
+            raise DamagedError(f"rows should be {' or '.join(KINDS)}, got {self.kind!r:.60}")
         self.margin, self.estimated, self.delta = (record.bound(name) for name in ("margin", "estimated", "delta"))
         self.losses, self.spending, self.samples = record.named("losses"), record.named("spending"), 0
         self.tube, self.statement = record.optional("tube", "Tube"), ""
@@ -405,7 +428,7 @@ class GaussianCertificate:
             x = np.stack([np.ones(len(walls)), walls[:, 2]], axis=1)
             rows.append(Rows(np.array([[n, s], [s, ss]]), np.array([after, crossed]), x, walls[:, 1]))
         try:
-            drifts = _drifts(rows, std, self.delta, self.paired)
+            drifts = _drifts(rows, std, self.delta, self.kind)
         except np.linalg.LinAlgError:
             raise TooLittleError("the transitions do not determine the drifts") from None
         work = Derivation(drifts, std, self.discount, self.reward, self.chosen)
@@ -518,12 +541,11 @@ class GaussianCertificate:
 
     def trusted(self) -> list[str]:
         """What no file can show."""
-        rows = "rows of different states" if self.paired else "rows"
         return [
-            f"the stored sums are over transitions of these dynamics; given the states, {rows} are independent",
+            f"the stored sums are over transitions of these dynamics; {KINDS[self.kind]}",
             f"s' = clip(m_a(s) + ξ) into [{self.low:g}, {self.high:g}], m_a affine, ξ normal with standard deviation "
             f"{self.std:g}, known exactly",
-            "δ was fixed before these transitions were drawn; other attempts count in δ",
+            "δ was fixed before these transitions were seen; other attempts count in δ",
             f"the expert takes what the file says at {len(self.reward):,} evenly spaced states, and between two "
             "neighbours only what it takes at one of them",
             "the certificate is about the reward of the file, which is linear between these states",

@@ -22,6 +22,7 @@ from certirl.ground.records import Record
 
 COEFFICIENTS = 2  # of each drift
 PEAK = 1 / sqrt(2 * pi)  # of the normal density
+RIDGES = tuple(4.0 * 16**j for j in range(6))  # ν of Lemma 1'
 _ROUNDS = 20  # in which the weights of rows at the walls are improved
 _STEPS = 100  # of Newton's method at most
 _MISTAKEN = 1e-6  # the probability that true data are taken for a contradiction
@@ -37,28 +38,27 @@ class DriftSums(Record):
     Attributes:
         inside: of the rows of each action whose next states are inside: n, Σs, Σs², Σs', Σss', Σs'² ``[A, 6]``.
         walls: action, next state (−1 or 1) and state of every row at an end ``[m, 3]``.
-        paired: rows of different actions may share random numbers.
+        rows: "independent" of each other; "paired", where those of different actions may share random numbers; or
+            "dependent", each on those before it.
 
     :meta private:
     """
 
     inside: Annotated[Array, Shape("A 6")]
     walls: Annotated[Array, Shape("m 3")]
-    paired: bool
+    rows: str
 
     @classmethod
-    def of(
-        cls, states: Array, actions: NDArray[np.intp], next_states: Array, n_actions: int, paired: bool
-    ) -> DriftSums:
+    def of(cls, states: Array, actions: NDArray[np.intp], next_states: Array, n_actions: int, rows: str) -> DriftSums:
         """The sums of rows ``[n]``."""
         at_wall = np.abs(next_states) >= 1
         sums = []
         for action in range(n_actions):
-            rows = (actions == action) & ~at_wall
-            s, after = states[rows], next_states[rows]
-            sums.append([rows.sum(), s.sum(), s @ s, after.sum(), s @ after, after @ after])
+            chosen = (actions == action) & ~at_wall
+            s, after = states[chosen], next_states[chosen]
+            sums.append([chosen.sum(), s.sum(), s @ s, after.sum(), s @ after, after @ after])
         walls = np.stack([actions[at_wall], np.sign(next_states[at_wall]), states[at_wall]], axis=1)
-        return cls(np.array(sums, dtype=float), walls, paired)
+        return cls(np.array(sums, dtype=float), walls, rows)
 
     @property
     def n_actions(self) -> int:
@@ -133,15 +133,27 @@ def fit_drift(sums: DriftSums, std: float, delta: float) -> Drift:
         std: σ, in units in which the interval is [−1, 1].
         delta: the probability that the set does not hold the true coefficients.
     """
-    q = COEFFICIENTS * sums.n_actions
-    square = (
-        sums.n_actions * radius(COEFFICIENTS, delta / sums.n_actions) ** 2 if sums.paired else radius(q, delta) ** 2
-    )
     fits = [_fit(sums, action, std) for action in range(sums.n_actions)]
-    rest = sum(float(score @ np.linalg.solve(_gram(sums, action), score)) for action, (_, score) in enumerate(fits))
-    rho = std * (sqrt(square) + sqrt(max(rest, 0.0)))
-    shapes = [_shape(sums, action, theta, std, rho) for action, (theta, _) in enumerate(fits)]
-    return Drift(np.array([theta for theta, _ in fits]), np.array(shapes), std)
+    drifts = []
+    for ridge, square in _radii(sums, delta):
+        rest = sum(float(score @ np.linalg.solve(_gram(sums, a, ridge), score)) for a, (_, score) in enumerate(fits))
+        rho = std * (sqrt(square) + sqrt(max(rest, 0.0)))
+        shapes = [_shape(sums, action, theta, std, rho, ridge) for action, (theta, _) in enumerate(fits)]
+        drifts.append(Drift(np.array([theta for theta, _ in fits]), np.array(shapes), std))
+    return min(drifts, key=lambda drift: float(np.trace(drift.shape.sum(axis=0))))
+
+
+def _radii(sums: DriftSums, delta: float) -> list[tuple[float, float]]:
+    """ν and r² of Lemma 1, or of Lemma 1' for rows that depend on each other."""
+    if sums.rows == "dependent":
+        grams = [_gram(sums, action) for action in range(sums.n_actions)]
+        return [
+            (ridge, 2 * log(len(RIDGES) / delta) + sum(log(np.linalg.det(np.eye(2) + gram / ridge)) for gram in grams))
+            for ridge in RIDGES
+        ]
+    if sums.rows == "paired":
+        return [(0.0, sums.n_actions * radius(COEFFICIENTS, delta / sums.n_actions) ** 2)]
+    return [(0.0, radius(COEFFICIENTS * sums.n_actions, delta) ** 2)]
 
 
 def _inside(sums: DriftSums, action: int) -> tuple[Array, Array]:
@@ -150,9 +162,9 @@ def _inside(sums: DriftSums, action: int) -> tuple[Array, Array]:
     return np.array([[n, s], [s, ss]]), np.array([after, crossed])
 
 
-def _gram(sums: DriftSums, action: int) -> Array:
+def _gram(sums: DriftSums, action: int, ridge: float = 0.0) -> Array:
     x, _ = sums.at_wall(action)
-    return np.asarray(_inside(sums, action)[0] + x.T @ x)
+    return np.asarray(_inside(sums, action)[0] + x.T @ x + ridge * np.eye(COEFFICIENTS))
 
 
 def _fit(sums: DriftSums, action: int, std: float) -> tuple[Array, Array]:
@@ -176,9 +188,9 @@ def _fit(sums: DriftSums, action: int, std: float) -> tuple[Array, Array]:
     return theta, np.asarray((crossed - gram @ theta) / std + x.T @ e)
 
 
-def _shape(sums: DriftSums, action: int, theta: Array, std: float, rho: float) -> Array:
+def _shape(sums: DriftSums, action: int, theta: Array, std: float, rho: float, ridge: float) -> Array:
     """ρ²λM⁻¹: first with the rows inside alone, then with weights of those at the walls."""
-    inside, full = _inside(sums, action)[0], _gram(sums, action)
+    inside, full = _inside(sums, action)[0], _gram(sums, action, ridge)
     x, after = sums.at_wall(action)
     shape = _ellipse(inside, full, rho)
     for _ in range(_ROUNDS):
@@ -194,7 +206,13 @@ def _ellipse(lower: Array, full: Array, rho: float) -> Array:
 
 
 def contradiction(
-    drift: Drift, states: Array, actions: NDArray[np.intp], next_states: Array, rng: np.random.Generator
+    drift: Drift,
+    states: Array,
+    actions: NDArray[np.intp],
+    next_states: Array,
+    rng: np.random.Generator,
+    *,
+    dependent: bool = False,
 ) -> str:
     """A sentence if the rows contradict affine drifts and noise of this standard deviation; empty if they do not.
 
@@ -204,6 +222,7 @@ def contradiction(
         actions: ``[n]``.
         next_states: ``[n]``.
         rng: spreads rows at the walls over the probability that they have there.
+        dependent: how many rows a group has may depend on where earlier rows led.
     """
     groups = [
         (action, f"of all states under action {action}" if quarter < 0 else f"from states in quarter {quarter + 1} of "
@@ -211,7 +230,7 @@ def contradiction(
         for action in range(len(drift.coefficients)) for quarter in range(-1, _QUARTERS)
     ]  # fmt: skip
     quarters = np.minimum(((states + 1) / 2 * _QUARTERS).astype(int), _QUARTERS - 1)
-    spread = drift.spread(states)
+    spread, comparisons = drift.spread(states), len(groups) * (len(states) if dependent else 1)
     for action, where, quarter in groups:
         rows = (actions == action) & ((quarters == quarter) | (quarter < 0))
         n = int(rows.sum())
@@ -222,13 +241,13 @@ def contradiction(
         chance = rng.uniform(size=n)
         place = np.where(after >= 1, place + chance * (1 - place), np.where(after <= -1, chance * place, place))
         if quarter < 0:
-            fault = _spread_fault(place, spread[action, rows] / drift.std, len(groups))
+            fault = _spread_fault(place, spread[action, rows] / drift.std, comparisons)
             if fault:
                 return f"{_CONTRADICTION}: under action {action} {fault}"
         ordered, steps = np.sort(place), np.arange(n + 1) / n
         distance = float(max((steps[1:] - ordered).max(), (ordered - steps[:-1]).max()))
         allowed = (
-            sqrt(log(4 * len(groups) / _MISTAKEN) / (2 * n)) + PEAK * float(spread[action, rows].max()) / drift.std
+            sqrt(log(4 * comparisons / _MISTAKEN) / (2 * n)) + PEAK * float(spread[action, rows].max()) / drift.std
         )
         if distance > allowed:
             return (
@@ -244,9 +263,9 @@ _CONTRADICTION = (
 )
 
 
-def _spread_fault(place: Array, shifts: Array, groups: int) -> str:
+def _spread_fault(place: Array, shifts: Array, comparisons: int) -> str:
     """Whether Σz² is no sum of squares of normal numbers, each of which may be off by its shift."""
-    n, level = len(place), log(4 * groups / _MISTAKEN)
+    n, level = len(place), log(4 * comparisons / _MISTAKEN)
     length = float(np.linalg.norm(ndtri(np.clip(place, 1e-300, 1 - 1e-16))))
     most = sqrt(n + 2 * sqrt(n * level) + 2 * level) + float(np.linalg.norm(shifts))
     least = sqrt(max(n - 2 * sqrt(n * level), 0.0)) - float(np.linalg.norm(shifts))

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import lu_factor, lu_solve
 from scipy.special import ndtr
 
-from certirl.data.dependence import continued_rows, dependence, has_episodes
+from certirl.data.dependence import continued_rows, dependence, has_episodes, repeated_rows
 from certirl.data.policy import ExpertGrid, as_policy
 from certirl.data.simulator import draw
 from certirl.data.source import Source, as_source, check_declared
@@ -383,7 +383,7 @@ def certify_gaussian(
     Args:
         reward: a `Solution`, a `Reward` or any function of states ``[n, 1]``. A function that is not piecewise linear
             on an even grid is replaced by the one through its values at the nodes of the cells.
-        source: a simulator of one coordinate, or transitions whose rows are independent of each other.
+        source: a simulator of one coordinate, or transitions: independent of each other, episodes, or one trajectory.
         std: the standard deviation of the noise, exactly.
         discount: γ; known from a solution.
         expert: an action, or a function of states ``[n, 1]`` to actions ``[n]``; known from a solution.
@@ -426,11 +426,12 @@ def certify_gaussian(
     support = policy.support(nodes)
     if (support.sum(axis=1) > 1).any():
         raise ValueError("certify_gaussian is for experts that take one action at each state: use certirl.certify")
-    log, assumed = _log_of(origin, samples, rng)
+    log, rows, assumed = _log_of(origin, samples, rng)
     states, actions, next_states = rows_of(log)
-    sums = DriftSums.of(states, actions, next_states, origin.n_actions, log.paired)
+    sums = DriftSums.of(states, actions, next_states, origin.n_actions, rows)
     noise = KnownNoise(origin.domain, discount, std, values, support.argmax(axis=1), sums)
-    fault = contradiction(noise.drift(delta), states, actions, next_states, np.random.default_rng(0))
+    placing = np.random.default_rng(0)
+    fault = contradiction(noise.drift(delta), states, actions, next_states, placing, dependent=rows == "dependent")
     if fault:
         raise ValueError(fault)
     constant = len(np.unique(noise.actions)) == 1
@@ -446,22 +447,35 @@ def certify_gaussian(
     return _concluded(noise, delta, 0.0 if constant else allowed_tube(tube, origin.domain), assumptions)
 
 
-def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions, str]:
-    """The transitions, and what is assumed of them."""
-    if source.log is None:
+DEPENDENT = (
+    "given everything before it, the noise of each row follows this law; whether a row is in the log was decided "
+    "before its next state was"
+)
+
+
+def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions, str, str]:
+    """The transitions, how they depend on each other, and what is assumed of that."""
+    apart = UNPAIRED.replace("fresh ", "")
+    if source.simulator is not None:
         count = SAMPLES if samples is None else int(samples)
-        drawn = draw(source.simulator, Legendre(COEFFICIENTS), count, source.generator(rng, "certify_gaussian"))  # type: ignore[arg-type]
-        return drawn.record(), UNPAIRED.replace("fresh ", "")
-    check_declared(source.log)
-    if has_episodes(source.log) or (source.log.independent is not True and continued_rows(source.log)):
-        raise ValueError(
-            "certify_gaussian needs rows that are independent of each other, and the next states of some of these are "
-            "states of others: use certirl.certify"
-        )
-    sentence = dependence(source.log)
+        drawn = draw(source.simulator, Legendre(COEFFICIENTS), count, source.generator(rng, "certify_gaussian"))
+        return drawn.record(), "independent", apart
+    log = source.log
+    assert log is not None
+    check_declared(log)
+    in_time = log.independent is False or has_episodes(log) or (log.independent is None and continued_rows(log))
+    if in_time and not log.paired:
+        repeated = repeated_rows(log)
+        if repeated:
+            raise ValueError(
+                f"{repeated:,} of {len(log):,} rows repeat the state, action and next state of another, as copies do: "
+                "keep one of each"
+            )
+        return log, "dependent", DEPENDENT
+    sentence = dependence(log)
     if sentence:
         raise ValueError(sentence)
-    return source.log, PAIRED if source.log.paired else UNPAIRED.replace("fresh ", "")
+    return (log, "paired", PAIRED) if log.paired else (log, "independent", apart)
 
 
 def _reward_at_nodes(function: Any, domain: Domain, cells: int) -> tuple[Array, tuple[str, ...]]:
