@@ -14,6 +14,7 @@ PARTS = {
     "arch": ("lines", "repeated"),
     "certificates": ("theorems",),
     "components": ("solvable", "time", "certified", "soundness"),
+    "known_noise": ("truth",),
     "switching": ("soundness", "recovered"),
     "box_switching": ("proved",),
 }

@@ -125,7 +125,7 @@ def test_of_dependent_rows_the_bound_holds_at_every_time_at_once():
 def test_a_trajectory_is_ground_for_a_certificate(tmp_path):
     states, actions, after = (column.ravel() for column in walk(1, 12_000, np.random.default_rng(4)))
     log = certirl.Transitions(states, actions, after, domain=(-1, 1))
-    asked = {"std": 0.3, "discount": 0.7, "expert": 0, "cells": 200}
+    asked = {"std": 0.3, "discount": 0.7, "expert": 0, "cells": 100}
     proof = certirl.certify_gaussian(lambda s: s[:, 0], log, **asked)
     alone = certirl.certify_gaussian(lambda s: s[:, 0], replace(log, independent=True), **asked)
     assert proof.holds and 0.5 * alone.margin < proof.margin < alone.margin
@@ -148,7 +148,7 @@ def test_bounds_are_the_true_values_where_the_drift_is_certain(kind):
 @pytest.mark.parametrize("kind", ["switch", "constant"])
 @pytest.mark.parametrize("spread", [0.01, 0.03])
 def test_no_bound_exceeds_the_truth(kind, spread):
-    reward, chosen = setting(kind, cells=60 if kind == "constant" else 150)
+    reward, chosen = setting(kind, cells=60 if kind == "constant" else 120)
     shape = spread**2 * np.array([[[1.0, 0.3], [0.3, 2.0]], [[0.8, -0.2], [-0.2, 1.5]]])
     bounds = prove(Setting(Drift(THETA, shape, 0.3), 0.7, reward, chosen))
     root, rng, tightest = np.linalg.cholesky(shape), np.random.default_rng(2), np.inf
@@ -167,7 +167,7 @@ def test_no_bound_exceeds_the_truth(kind, spread):
 
 def test_a_certificate_is_saved_and_checked_and_a_changed_one_rejected(tmp_path):
     expert, reward = (lambda states: states[:, 0] > 0), (lambda states: -np.abs(states[:, 0] - 0.02))
-    asked = {"std": 0.3, "discount": 0.7, "rng": 0, "cells": 300}
+    asked = {"std": 0.3, "discount": 0.7, "rng": 0, "cells": 150}
     proof = certirl.certify_gaussian(reward, Line(), expert=expert, samples=5000, tube=0.15, **asked)
     assert proof.holds and proof.tube.half_width < 0.15 and "ξ normal with standard deviation 0.3" in str(proof)
     path = proof.save(tmp_path / "proof")

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import lu_factor, lu_solve
 from scipy.special import ndtr
 
-from certirl.data.dependence import continued_rows, dependence, has_episodes, repeated_rows
+from certirl.data.dependence import dependence
 from certirl.data.policy import ExpertGrid, as_policy
 from certirl.data.simulator import draw
 from certirl.data.source import Source, as_source, check_declared
@@ -463,18 +463,11 @@ def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions,
     log = source.log
     assert log is not None
     check_declared(log)
-    in_time = log.independent is False or has_episodes(log) or (log.independent is None and continued_rows(log))
-    if in_time and not log.paired:
-        repeated = repeated_rows(log)
-        if repeated:
-            raise ValueError(
-                f"{repeated:,} of {len(log):,} rows repeat the state, action and next state of another, as copies do: "
-                "keep one of each"
-            )
-        return log, "dependent", DEPENDENT
     sentence = dependence(log)
     if sentence:
         raise ValueError(sentence)
+    if source.sampling != "independent":
+        return log, "dependent", DEPENDENT
     return (log, "paired", PAIRED) if log.paired else (log, "independent", apart)
 
 
