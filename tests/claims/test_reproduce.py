@@ -12,7 +12,6 @@ from study import load
 
 SMALL = {
     "figure1": {"samples": (2_000, 300_000)},
-    "figure2": {"sizes": (5, 15), "most": 16_000, "trials": 8},
     "rollouts": {"problems": 1, "states": 50},
 }
 both_sizes = pytest.mark.parametrize("size", ["small", pytest.param("fast", marks=pytest.mark.slow)])
@@ -43,12 +42,12 @@ def test_figure1_proves_the_margin_with_many_samples_and_not_with_few(found, siz
         assert panel["smallest: between the points at least"] <= panel["smallest: estimate"]
 
 
-@both_sizes
+@fast_size
 def test_figure2_error_falls_as_the_root_of_n_below_theorem_3(found, size):
     lines = found("figure2", size)
-    assert len(lines) == {"small": 4, "fast": 6}[size]
+    assert len(lines) == 6
     for line in lines.values():
-        assert abs(line["exponent of n"] + 0.5) < {"small": 0.1, "fast": 0.03}[size]
+        assert abs(line["exponent of n"] + 0.5) < 0.03
         assert line["share below Theorem 3"] == 1.0
 
 

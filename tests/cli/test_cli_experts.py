@@ -7,6 +7,7 @@ import pytest
 import certirl
 from certirl.cli import main
 from certirl.cli.output import code_of
+from sizes import sizes
 
 mpl.use("Agg")
 ROOM = certirl.problems.comfort()
@@ -51,7 +52,7 @@ def log():
     return certirl.tables.read("log.csv", domain=(-1, 1))
 
 
-@pytest.mark.parametrize("seen", ["seen.csv", "seen.npz"])
+@pytest.mark.parametrize("seen", sizes("seen.csv", "seen.npz"))
 def test_demonstrations_in_a_file_are_the_expert(folder, capsys, seen):
     assert main(["solve", "log.csv", *BOX, "--discount", "0.9", "--expert", seen, "--plot", "r.png"]) == 0
     states, actions, _ = certirl.tables.read_demonstrations(seen)
@@ -181,6 +182,7 @@ def test_ends_and_other_names_of_columns_are_told(folder, capsys):
     assert "episodes" not in printed and "4 transitions" in printed
 
 
+@pytest.mark.slow
 def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
     problem = certirl.problems.factorised(seed=0, components=2)
     asked = {"components": problem.components, "basis": certirl.Legendre(5), "columns": 3, "samples": 2_000}

@@ -101,7 +101,7 @@ def test_too_little_data_says_how_much_would_do():
     assert found.certificate.samples_needed > 2_100 and "should suffice" in str(found)
 
 
-@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("paired", sizes(True, False))
 def test_a_log_is_as_good_as_the_simulator(paired):
     log = log_of(PROBLEM, 40_000, paired=paired)
     settings = {name: value for name, value in SETTINGS.items() if name != "rng"}

@@ -122,6 +122,7 @@ def test_solve_proves_that_no_reward_exists(tmp_path):
     assert from_log.status == "infeasible" and "with probability 0.95:" in str(from_log)
 
 
+@pytest.mark.slow
 def test_solve_does_not_say_so_of_an_expert_who_can_be_explained():
     expert = explained(ROOM.dynamics, np.array([0.3, -1.0]))  # two switches, and two coefficients to explain them with
     assert len(expert.switches) == 2

@@ -152,6 +152,7 @@ def test_a_log_of_an_expert_that_seeks_the_end_is_left_alone(log):
     assert found.stats.continuation is None and found.stats.termination[0] > 10 * found.stats.termination[1]
 
 
+@pytest.mark.slow
 def test_good_and_bad_ends_are_told_apart():
     def right(states):
         return np.full(len(states), 2)  # off the ridge to the right, never to the left

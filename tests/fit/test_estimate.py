@@ -145,6 +145,7 @@ def test_logged_states_from_anywhere_are_fine_for_least_squares():
     assert error["least-squares"] < 0.1 < error["mean"]
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_samples():
     basis = certirl.Legendre(11).on(PROBLEM.domain)
     peaks = []

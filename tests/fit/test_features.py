@@ -84,6 +84,7 @@ def test_noise_leaves_the_weights_as_they_are():
     assert learned.status == "validated"
 
 
+@pytest.mark.slow
 def test_a_log_gives_the_same_weights(expert):
     rng = np.random.default_rng(0)
     states, actions = rng.uniform(-1, 1, (6_000, 1)), rng.integers(0, 3, 6_000)

@@ -37,6 +37,7 @@ def test_sums_are_those_of_all_values_at_once():
     np.testing.assert_allclose(blocks[0, 0], phi.T @ phi, rtol=1e-10, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_estimation_never_holds_all_values_at_once():
     """Ten times the data, the same memory, far below the 300 MB of all function values of the next states."""
     basis, rng, peaks = product(*[Legendre(9)] * 3), np.random.default_rng(0), []

@@ -718,6 +718,7 @@ def test_certify_and_refute_refuse_what_a_log_does_not_use(name):
         certirl.refute(LOG, expert=0, basis=Legendre(3), **given)
 
 
+@pytest.mark.slow
 def test_progress_and_pairs_are_obeyed_for_policies():
     stages = []
     certirl.solve(Drift(), **PLAIN | {"expert": clean}, progress=lambda *report: stages.append(report))

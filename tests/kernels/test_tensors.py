@@ -87,6 +87,7 @@ def test_moments_of_draws_on_a_device_are_within_the_sampling_error(paired):
     assert np.abs(Z - PROBLEM.operators(basis).Z).max() < 6 * 4.5 / np.sqrt(n)
 
 
+@pytest.mark.slow
 def test_solve_takes_a_simulator_on_a_device():
     solution = certirl.solve(on_device(PROBLEM, DEVICE), discount=0.7, samples=100_000, rng=0)
     assert solution.status == "solved"

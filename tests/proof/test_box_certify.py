@@ -35,6 +35,7 @@ def solved():
     return certirl.solve(PROBLEM, discount=0.7, basis=BASIS, columns=15, delta=0.05, tail=0, rng=0)
 
 
+@pytest.mark.slow
 def test_solve_draws_until_a_box_is_certified(solved):
     """The exact condition: the certified margin lies below the true one, which is positive."""
     assert solved.status == "certified" and "at every state" in str(solved)
@@ -44,6 +45,7 @@ def test_solve_draws_until_a_box_is_certified(solved):
     assert certificate.margin == pytest.approx(certificate.estimated - sum(certificate.losses.values()))
 
 
+@pytest.mark.slow
 def test_a_saved_certificate_of_a_box_comes_back(solved, tmp_path):
     path = solved.save(tmp_path / "box")
     again = certirl.load(path).certificate
@@ -57,6 +59,7 @@ def test_a_saved_certificate_of_a_box_comes_back(solved, tmp_path):
         certirl.load(raised)
 
 
+@pytest.mark.slow
 def test_certificates_of_logs_and_functions_never_lie(solved):
     """The same reward as a plain function, paired and not; turned upside down; and with a wrong tail left out."""
     asked = {"discount": 0.7, "expert": 0, "columns": BASIS.resized(15)}

@@ -400,6 +400,7 @@ def test_all_steps_of_episodes_are_ground_for_a_proof(problem):
     assert one.margin == other.margin
 
 
+@pytest.mark.slow
 def test_the_regret_that_was_asked_for_is_mentioned_where_it_was_missed(problem):
     settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
     settings |= {"rng": 0, "samples": 40_000, "progress": False}

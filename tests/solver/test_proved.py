@@ -38,7 +38,7 @@ def test_solve_until_proved():
 
 @pytest.mark.parametrize(
     ("problem", "family"),
-    [(certirl.problems.thermostat(noise=2.0), "Legendre"), (certirl.problems.circle(), "Fourier")],
+    sizes((certirl.problems.thermostat(noise=2.0), "Legendre"), (certirl.problems.circle(), "Fourier")),
     ids=lambda x: getattr(x, "name", x),
 )
 def test_basis_and_columns_are_chosen_for_the_tail(problem, family):
@@ -153,7 +153,7 @@ def test_an_expert_that_no_reward_explains_is_certified_infeasible(tmp_path):
 
 
 # Seed of the problem, seed of the data, size of the basis.
-RUNS = [(20, 3, 4), (20, 3, 5)], list(product((20, 34), range(4), (4, 5)))
+RUNS = [(20, 3, 4)], list(product((20, 34), range(4), (4, 5)))
 
 
 @pytest.mark.parametrize("runs", sizes(RUNS[0], (RUNS[1],)), ids=len)

@@ -108,6 +108,7 @@ def test_too_little_data_is_distrusted_and_missing_data_are_told():
     assert found.stats.uncovered > 0.1 and "extrapolated" in str(found)
 
 
+@pytest.mark.slow
 def test_an_angle_in_a_log_is_known_by_its_basis():
     class Wheel(Room):
         def sample(self, states, action, rng):

@@ -96,6 +96,7 @@ class Five:
         return np.clip(0.9 * states + 0.1 * (2 * action - 1), -1, 1)
 
 
+@pytest.mark.slow
 def test_planning_that_cannot_be_tried_is_said_and_not_claimed():
     class Stepped(Five):
         thread_safe = False
