@@ -167,8 +167,8 @@ def test_no_bound_exceeds_the_truth(kind, spread):
 
 def test_a_certificate_is_saved_and_checked_and_a_changed_one_rejected(tmp_path):
     expert, reward = (lambda states: states[:, 0] > 0), (lambda states: -np.abs(states[:, 0] - 0.02))
-    asked = {"std": 0.3, "discount": 0.7, "rng": 0, "cells": 150}
-    proof = certirl.certify_gaussian(reward, Line(), expert=expert, samples=5000, tube=0.15, **asked)
+    asked = {"std": 0.3, "discount": 0.7, "rng": 0, "cells": 250}
+    proof = certirl.certify_gaussian(reward, Line(), expert=expert, samples=8000, tube=0.15, **asked)
     assert proof.holds and proof.tube.half_width < 0.15 and "ξ normal with standard deviation 0.3" in str(proof)
     path = proof.save(tmp_path / "proof")
     verdict = certirl.check(path)
