@@ -121,6 +121,7 @@ def test_truncated_noise_on_a_box_bounds_the_quadrature():
         certirl.GaussianNoise(0.5, slope=0.9, truncated=True, rate=rate).number(Legendre(11)) for rate in (0.0, 0.2)
     )
     assert affine < curved < 0.02
+    assert certirl.GaussianNoise(0.5, slope=0.0, truncated=True).number(box) < 1e-9
 
 
 @pytest.mark.parametrize("width", [0.7, 3.0, 6.7, 40.0])

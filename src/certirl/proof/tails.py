@@ -323,20 +323,18 @@ class GaussianNoise(Tail):
             raise ValueError("on a box a drift that is not affine needs slope as a matrix of bounds on |∂m_i/∂s_j|")
         scaled = np.diag(slope * half / std.min()) if slope.ndim == 0 else slope * half / std[:, None]
         growth, norm = scaled.T @ scaled, 2 if slope.ndim == 0 else np.inf
-        bounds = [(growth, np.full(d, np.inf))]
+        drifts = [(1.0, np.full(d, np.inf))]  # factors of Im m, and how far into the complex plane they hold
         if self.rate:
             reaches = _REACHES[:: 5 if self.truncated else 1]
+            drifts = [(math.expm1(reach) / reach, np.full(d, reach / self.rate / half.sum())) for reach in reaches]
+        bounds = [(growth * factor**2, most) for factor, most in drifts]
+        if self.truncated:
             bounds = [
-                (growth * (math.expm1(reach) / reach) ** 2, np.full(d, reach / self.rate / half.sum()))
-                for reach in reaches
-            ]
-        if self.truncated and growth.any():  # else P_a f is the same at every state
-            bounds = [
-                (wider * kappa, np.minimum(most, limit * along))
-                for wider, most in bounds
+                (growth * factor**2 * kappa, np.minimum(most, limit * along))
+                for factor, most in drifts
                 for farthest, kappa in _truncated(tuple(2 * half / std))
                 for along in _directions(d)
-                for limit in [farthest / np.linalg.norm(scaled @ along, norm) * math.sqrt(growth.max() / wider.max())]
+                for limit in [farthest / max(float(np.linalg.norm(scaled @ along, norm)), _LEAST) / factor]
             ]
         return _sum_outside(columns, bounds, is_affine=not self.rate)
 
