@@ -118,7 +118,7 @@ def test_interrupts_are_code_130_and_json(folder, capsys, monkeypatch):
         ("solve log.csv --discount 0.7 --samples 9", "--samples is for simulators"),
         ("solve log.csv --discount 0.7 --delta 0.1 --regret 0.1 --domain -1 1", "leave --regret out"),
         ("solve log.csv --discount 0.7 --seed -1", "--seed must be"),
-        ("solve log.csv --discount 0.7 --tail smooth:1", "or smooth:ORDER:BOUND, got 'smooth:1'"),
+        ("solve log.csv --discount 0.7 --tail smooth:1", "or FILE.py:NAME, got 'smooth:1'"),
         ("solve log.csv --discount 0.7 --tail rough", "--tail must be a number, or gaussian:STD:SLOPE[:RATE]"),
         ("solve walk.py:Walk log.csv --discount 0.7", "walk.py:Walk is a simulator: name it alone, without log.csv"),
         ("solve walk.py:Run --discount 0.7", "walk.py:Run names nothing: walk.py has no Run"),
@@ -217,6 +217,16 @@ def test_a_tail_that_cannot_work_is_refused_before_anything_is_read(folder, caps
     assert sentence in capsys.readouterr().err
     assert main([*words, "smooth:2:8"]) == 2
     assert "whatever the data: use at least 36 columns" in capsys.readouterr().err
+
+
+def test_a_tail_may_be_an_object_in_a_file(folder, capsys):
+    (folder / "noise.py").write_text("import certirl\ntail = certirl.GaussianNoise(0.2, slope=0.9)\n")
+    words = ["solve", "walk.py:Walk", "--discount", "0.9", "--columns", "3", "--delta", "0.05", "--tail"]
+    assert main([*words, "noise.py:tail"]) == 2
+    assert "3 columns give τ = 1; with --discount 0.9 a bound needs τ < 0.041" in capsys.readouterr().err
+    for word, sentence in {"noise.py:law": "noise.py has no law", "none.py:tail": "there is no file none.py"}.items():
+        assert main([*words, word]) == 2
+        assert sentence in capsys.readouterr().err
 
 
 def test_a_tail_that_cannot_work_with_the_columns_of_a_solution_is_refused(folder, capsys, monkeypatch):

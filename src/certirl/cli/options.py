@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from certirl.cli.parsing import number, whole
 from certirl.data.episodes import OUTSIDE
@@ -85,7 +85,7 @@ def add_proof(proof: Any) -> None:
     forms = ", ".join(f"or {name}:{form}" for name, (form, _) in TAILS.items())
     proof.add_argument(
         "--tail", type=tail, metavar="TAIL",
-        help=f"what the columns miss of the dynamics: a number (0: nothing), {forms}",
+        help=f"what the columns miss of the dynamics: a number (0: nothing), {forms}, or FILE.py:NAME in Python",
     )  # fmt: skip
     proof.add_argument(
         "--tube", type=float, metavar="WIDTH",
@@ -94,12 +94,19 @@ def add_proof(proof: Any) -> None:
 
 
 def tail(text: str) -> float | Tail:
-    """A tail, as the value of an option: a number, or NAME:VALUE:… with a name of `TAILS`."""
+    """A tail, as the value of an option: a number, NAME:VALUE:… with a name of `TAILS`, or an object in a file."""
     name, *values = text.strip().split(":")
+    if name.endswith(".py") and len(values) == 1:
+        from certirl.cli.inputs import imported
+
+        try:
+            return cast(Tail, imported(text.strip()))
+        except (ValueError, FileNotFoundError) as problem:
+            raise argparse.ArgumentTypeError(str(problem)) from None
     try:
         return TAILS[name][1](*map(number, values)) if name in TAILS else number(text)
     except (ValueError, TypeError, argparse.ArgumentTypeError):
-        forms = [f"{name}:{form}" for name, (form, _) in TAILS.items()]
+        forms = [*(f"{name}:{form}" for name, (form, _) in TAILS.items()), "FILE.py:NAME"]
         raise argparse.ArgumentTypeError(f"must be a number, or {' or '.join(forms)}, got {text.strip()!r}") from None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from certirl.functions.bases import Basis, gauss_legendre
-from certirl.ground.domain import Array, Domain, as_domain, as_n_actions, mesh
+from certirl.ground.domain import Array, Domain, as_domain, as_n_actions, describe, mesh
 from certirl.ground.doors import alone, as_count, as_number, as_reals, lend, shown, takes
 from certirl.proof.tails import Smooth, Tail
 
@@ -22,6 +22,7 @@ _BLOCK = 1 << 21  # numbers of a density at once
 _SHARES = (1 / 12, 1 / 8, 1 / 6, 1 / 4, 1 / 3, 1 / 2)  # of the states: the degrees that their maximum speaks for
 _LINES = 5  # states from which declared derivatives are compared with differences
 _ROUNDING = 1e-11
+_MOST_OUTSIDE = 0.01  # of the mass, outside a box that is declared for next states before they are placed
 
 # p_a(s'|s) for every pair of n states and m next states ``[n, m]``, of ``(next_states [m, d], states [n, d], action)``.
 Density = Callable[[Array, Array, int], Array]
@@ -35,6 +36,7 @@ class DensityTail(Tail):
         density: p_a(s'|s), see `tail_from_density`.
         domain: the box of states.
         n_actions: A.
+        next_domain: the box of next states before they are placed.
         smooth: bounds on the derivatives in each coordinate of the state; none if they are not declared.
         curvature: bounds on |∂²p_a/∂s'_i²| for each coordinate of the next state; none if they are not declared.
         points: next states along each coordinate.
@@ -49,6 +51,7 @@ class DensityTail(Tail):
     density: Density
     domain: Domain
     n_actions: int
+    next_domain: Domain
     smooth: tuple[Smooth, ...] = ()
     curvature: tuple[float, ...] = ()
     points: int | None = None
@@ -81,7 +84,7 @@ class DensityTail(Tail):
             return self._bound(columns, nodes)
         states = mesh([np.linspace(low, high, self._along(_STATES)) for low, high in self.domain])
         y, weights = self._gauss()
-        largest, _ = self._largest(columns, nodes, states, y, weights, 1e-7)
+        largest, _, _ = self._largest(columns, nodes, states, y, weights, 1e-7)
         return 0.0 if largest < 1e-10 else 1.01 * largest
 
     def change(self, differences: Array) -> float:
@@ -104,8 +107,8 @@ class DensityTail(Tail):
         """The error at spread states, inflated, and the distance of P_a f from polynomials of high degree."""
         d, along = len(self.domain), self._along(_SPREAD)
         count = self.points or self._along(_EVEN)
-        sides = np.array([high - low for low, high in self.domain])
-        y = mesh([np.linspace(low, high, count) for low, high in self.domain])
+        sides = np.array([high - low for low, high in self.next_domain])
+        y = mesh([np.linspace(low, high, count) for low, high in self.next_domain])
         ends = np.r_[0.5, np.ones(count - 2), 0.5]
         weights = np.ones(1)
         for side in sides:
@@ -113,8 +116,9 @@ class DensityTail(Tail):
         linear = float((sides / (count - 1)) ** 2 @ np.array(self.curvature)) / 8 * float(sides.prod())
         self._check_derivatives(y, weights, linear)
         states = columns.spread_points(*[along] * d)
-        largest, size = self._largest(columns, nodes, states, y, weights, linear + 1e-6)
-        largest += (linear + _ROUNDING) * size
+        largest, size, lost = self._largest(columns, nodes, states, y, weights, linear + 1e-6)
+        outside = 0.0 if self.next_domain == self.domain else max(lost + linear, 0.0)
+        largest += (linear + outside + _ROUNDING) * size
         highest, best = columns.degrees.max(axis=0), math.inf
         for share in _SHARES:
             total, factor = 0.0, 1.0
@@ -129,16 +133,18 @@ class DensityTail(Tail):
 
     def _largest(
         self, columns: Basis, nodes: Array, states: Array, y: Array, weights: Array, slack: float
-    ) -> tuple[float, float]:
-        """The largest error over states and actions by a sum over next states, and of 1 + Σ_j|c_j(s)|."""
+    ) -> tuple[float, float, float]:
+        """The largest error over states and actions by a sum over next states, 1 + Σ_j|c_j(s)| and mass not found."""
         approximation = columns.values(states) @ np.linalg.pinv(columns.values(nodes))
-        largest = 0.0
+        largest, lost = 0.0, -math.inf
         for action in range(self.n_actions):
             at_nodes, start = np.concatenate(list(self._kernels(nodes, action, y, weights, slack))), 0
+            lost = max(lost, 1 - float(at_nodes.sum(axis=1).min()))
             for kernel in self._kernels(states, action, y, weights, slack):
                 missed = kernel - approximation[start : start + len(kernel)] @ at_nodes
                 largest, start = max(largest, float(np.abs(missed).sum(axis=1).max())), start + len(kernel)
-        return largest, 1 + float(np.abs(approximation).sum(axis=1).max())
+                lost = max(lost, 1 - float(kernel.sum(axis=1).min()))
+        return largest, 1 + float(np.abs(approximation).sum(axis=1).max()), lost
 
     def _kernels(self, states: Array, action: int, y: Array, weights: Array, slack: float) -> Iterator[Array]:
         """p_a(y_q | s) w_q ``[n, q]`` for blocks of states."""
@@ -146,13 +152,13 @@ class DensityTail(Tail):
         for start in range(0, len(states), length):
             kernel = self._values(y, states[start : start + length], action) * weights
             off = np.abs(kernel.sum(axis=1) - 1)
-            if not off.max() < slack:
+            if not off.max() < slack + (self.next_domain != self.domain) * _MOST_OUTSIDE:
                 at = int(np.nanargmax(off))
                 place = np.array2string(states[start + at], precision=4)
                 raise ValueError(
                     f"the density of action {action} from s = {place} sums up to {kernel[at].sum():.4g} over "
-                    f"{len(y):,} next states in the box, not to 1: it must be the density of a next state that lies in "
-                    "the box, and not too narrow"
+                    f"{len(y):,} next states in {describe(self.next_domain)}, not to 1: it must be the density of a "
+                    "next state that lies there, and not too narrow"
                 )
             yield kernel
 
@@ -174,7 +180,7 @@ class DensityTail(Tail):
         for action in range(self.n_actions):
             table = self._values(y, places, action).reshape(-1, *[count] * d)
             for axis in range(d):
-                step = (high - low)[axis] / (count - 1)
+                step = (self.next_domain[axis][1] - self.next_domain[axis][0]) / (count - 1)
                 found = float(np.abs(np.diff(table, 2, axis=axis + 1)).max()) / step**2
                 if found > 1.001 * self.curvature[axis] + _ROUNDING / step**2:
                     raise ValueError(
@@ -196,9 +202,9 @@ class DensityTail(Tail):
     def _gauss(self) -> tuple[Array, Array]:
         t, w = gauss_legendre(self._along(_GAUSS))
         weights = np.ones(1)
-        for low, high in self.domain:
+        for low, high in self.next_domain:
             weights = np.multiply.outer(weights, (high - low) / 2 * w).ravel()
-        return mesh([(low + high) / 2 + (high - low) / 2 * t for low, high in self.domain]), weights
+        return mesh([(low + high) / 2 + (high - low) / 2 * t for low, high in self.next_domain]), weights
 
     def _along(self, counts: dict[int, int]) -> int:
         if len(self.domain) not in counts:
@@ -214,6 +220,7 @@ def tail_from_density(
     domain: Any,
     *,
     n_actions: int,
+    next_domain: Any = None,
     smooth: Smooth | Sequence[Smooth] | None = None,
     curvature: float | Sequence[float] | None = None,
     points: int | None = None,
@@ -226,9 +233,11 @@ def tail_from_density(
 
     Args:
         density: p_a(s'|s), a function of next states ``[m, d]``, states ``[n, d]`` and an action that returns
-            ``[n, m]``. The next state lies in the box and has no atoms, as clipping would make them.
+            ``[n, m]``.
         domain: the box of states.
         n_actions: A.
+        next_domain: if next states are clipped, or placed into the box by any other map that does not depend on the
+            state: a box that holds nearly all of them before that, as the density says. The box if left out.
         smooth: bounds ∫|∂^p p_a(s'|s)/∂s_i^p| ds' ≤ b for every action, state and coordinate of the state, one for all
             coordinates or one for each; orders of 4 and more are best.
         curvature: bounds on |∂²p_a(s'|s)/∂s'_i²|, one for all coordinates of the next state or one for each.
@@ -247,6 +256,9 @@ def tail_from_density(
         0.002, 0.069
     """
     box = as_domain(domain)
+    reach = box if next_domain is None else as_domain(next_domain)
+    if len(reach) != len(box):
+        raise ValueError(f"next_domain must have {len(box)} coordinates, as the domain has, got {describe(reach)}")
     if not callable(density) or not takes(density, None, None, 0):
         raise TypeError(f"density must be a function (next_states, states, action), got {shown(density)}")
     if (smooth is None) != (curvature is None):
@@ -261,4 +273,4 @@ def tail_from_density(
         bounds = tuple(as_number(bound, "curvature", least=0) for bound in numbers)
     if points is not None:
         points = as_count(points, "points", least=10)
-    return DensityTail(density, box, as_n_actions(n_actions), orders, bounds, points)
+    return DensityTail(density, box, as_n_actions(n_actions), reach, orders, bounds, points)
