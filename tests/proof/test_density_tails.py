@@ -86,12 +86,12 @@ def test_what_is_declared_is_printed_and_what_is_not_is_no_proof():
         mirrored, (15, 25), n_actions=2, smooth=derivative(4), curvature=CURVED, points=800
     )
     assert accurate(columns) == accurate.number(columns) == pytest.approx(declared.number(columns), rel=0.1)
-    assert "without a bound on the error: not a proof" in tail_in_words(accurate, 0.1, columns)
+    assert "computed without a bound on its error" in tail_in_words(accurate, 0.1, columns)
     words = tail_in_words(declared, 0.1, columns)
-    assert "∂^4_s" in words and f"≤ {CURVED:g}" in words and "not a proof" not in words
+    assert "∂^4_s" in words and f"≤ {CURVED:g}" in words and "without a bound" not in words
     room = certirl.problems.thermostat(noise=3.0)
     asked = {"discount": 0.7, "expert": 0, "columns": Legendre(7), "tail": room.tail, "samples": 9_000, "rng": 1}
-    assert "not a proof" in certirl.certify(lambda s: s[:, 0], room, **asked).assumptions[0]
+    assert "without a bound on its error" in certirl.certify(lambda s: s[:, 0], room, **asked).assumptions[0]
 
 
 def test_declarations_and_densities_are_checked():

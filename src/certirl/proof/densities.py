@@ -98,7 +98,7 @@ class DensityTail(Tail):
 
     def __str__(self) -> str:
         if not self.smooth:
-            return "this was computed from a density, accurately but without a bound on the error: not a proof"
+            return "a density gives this number, computed without a bound on its error"
         said = " and ".join(dict.fromkeys(map(str, self.smooth)))
         curved = ", ".join(f"{bound:g}" for bound in self.curvature)
         return f"this was computed from a density, where {said}, and |∂²p_a(s'|s)/∂s'²| ≤ {curved}"
@@ -229,7 +229,7 @@ def tail_from_density(
 
     With ``smooth`` and ``curvature`` τ is a bound, and an assumption of the certificate is that these are true. Without
     them nothing is assumed about the density between the points where it is evaluated; the certificate then says that
-    its tail is accurate, but not a proof.
+    the error of its tail is not bounded.
 
     Args:
         density: p_a(s'|s), a function of next states ``[m, d]``, states ``[n, d]`` and an action that returns
