@@ -28,11 +28,15 @@ class Arguments:
     """How many random systems, and on which systems the cost is measured."""
 
     runs: int = 600
-    systems: tuple[str, ...] = ("room", "walk", "fan")
+    systems: tuple[str, ...] = (
+        "room, two actions, a switch",
+        "walk, two actions, no switch",
+        "fan, three actions, no switch",
+    )
     seed: int = 0
 
 
-FAST = Arguments(runs=6, systems=("walk",))
+FAST = Arguments(runs=6, systems=("walk, two actions, no switch",))
 
 
 class Line:
@@ -86,34 +90,48 @@ class Line:
         return rows
 
 
-def _at_20(states: Any) -> Any:
-    return states[:, 0] > 20
-
-
-SYSTEMS: dict[str, tuple[Line, Any, float]] = {
-    "room": (Line([[3.3, 0.9], [0.3, 0.9]], 1.5, (15.0, 25.0)), _at_20, 0.7),
-    "walk": (Line([[0.5, 1.0], [-0.5, 1.0]], 1.0, (0.0, 10.0)), 0, 0.9),
-    "fan": (Line([[0.8, 0.9], [-0.2, 0.9], [0.5, 0.9]], 1.2, (0.0, 10.0)), lambda s: (s[:, 0] > 5).astype(int), 0.8),
+# Drifts and noise, where the expert switches (None: never), γ.
+SYSTEMS: dict[str, tuple[Line, float | None, float]] = {
+    "room, two actions, a switch": (Line([[3.3, 0.9], [0.3, 0.9]], 1.5, (15.0, 25.0)), 20.0, 0.7),
+    "walk, two actions, no switch": (Line([[0.5, 1.0], [-0.5, 1.0]], 1.0, (0.0, 10.0)), None, 0.9),
+    "fan, three actions, no switch": (Line([[0.8, 0.9], [0.4, 0.9], [-0.2, 0.9]], 1.2, (0.0, 10.0)), None, 0.8),
 }
+
+
+def explained(system: Line, cut: float | None, discount: float, points: int) -> Any:
+    """A reward at the points of a grid, R = V − γP_πV, under which the expert is optimal, and the expert.
+
+    V is −(s − goal)²; both actions lead equally far from the goal at the switch, and without one it is high up.
+    """
+    grid = np.linspace(*system.domain[0], points)
+
+    def chosen(states: Any) -> Any:
+        return (states > (np.inf if cut is None else cut)).astype(int)
+
+    high = system.domain[0][1]
+    goal = high + (high - grid[0]) / 2 if cut is None else float((system.theta[:2] @ [1.0, cut]).mean())
+    value = -((grid - goal) ** 2)
+    taken = chosen(grid)
+    return value - discount * system.after(value, chosen, 0.0)[taken, np.arange(points)], chosen
 
 
 def measure(name: str) -> dict[str, Any]:
     """The least transitions for one reward."""
-    system, expert, discount = SYSTEMS[name]
+    system, cut, discount = SYSTEMS[name]
+    values, chosen = explained(system, cut, discount, 1001)
+    reward = certirl.Reward(certirl.Cells((1001,), box=system.domain), values)
+    expert: Any = 0 if cut is None else lambda states: chosen(states[:, 0])
     problem: dict[str, Any] = {"discount": discount, "expert": expert}
-    found = certirl.solve(system, samples=100_000, rng=1, **problem)
-    slope = float(system.theta[:, 1].max())
-    noise = certirl.GaussianNoise(std=system.std, slope=slope)
+    noise = certirl.GaussianNoise(std=system.std, slope=float(system.theta[:, 1].max()))
     columns = next(basis for k in range(5, 60) if noise.number(basis := certirl.Legendre(k, system.domain[0])) < 2e-5)
 
     def known(samples: int, rng: int) -> bool:
-        return bool(
-            certirl.certify_gaussian(found.reward, system, std=system.std, samples=samples, rng=rng, **problem).holds
-        )
+        proof = certirl.certify_gaussian(reward, system, std=system.std, samples=samples, rng=rng, **problem)
+        return bool(proof.holds)
 
     def by_tail(samples: int, rng: int) -> bool:
-        asked = {"columns": columns, "tail": noise, "samples": samples, "rng": rng}
-        return bool(certirl.certify(found.reward, system, **asked, **problem).holds)
+        asked: dict[str, Any] = {"columns": columns, "tail": noise, "samples": samples, "rng": rng}
+        return bool(certirl.certify(reward, system, **asked, **problem).holds)
 
     return {"system": name, "known noise": _least(known), "tail": _least(by_tail), "columns": columns.size}
 
@@ -139,14 +157,9 @@ def judge(seed: int) -> dict[str, Any]:
     )
     cut, tube = float(rng.uniform(-0.3, 0.3)), 0.1
 
-    def chosen(states: Any) -> Any:
-        return ((states > cut) & switching).astype(int)
-
     grid = np.linspace(-1, 1, 201)
-    goal = float((system.theta[:2, 0] + system.theta[:2, 1] * cut).mean()) if switching else 2.0
-    value = -((grid - goal) ** 2)  # both actions lead equally far from the goal at the switch
+    right, chosen = explained(system, cut if switching else None, discount, len(grid))
     taken, each = chosen(grid), np.arange(len(grid))
-    right = value - discount * system.after(value, chosen, 0.0)[taken, each]
     waves = rng.normal(size=4) / np.arange(1, 5)
     wrong = sum(wave * np.sin((j + 1) * grid + rng.uniform(0, 6)) for j, wave in enumerate(waves))
     after = system.after(np.stack([right, wrong], axis=1), chosen, discount)
