@@ -148,6 +148,7 @@ COMMANDS = {
     "demo": "demo --plot=",
     "solve": "solve log.csv --discount 0.7 --basis legendre --size 5 --plot=",
     "certify": "certify reward.npz log.csv --tail 0",
+    "cells": "cells Pendulum-v1 --actions 3 --discount 0.9 --points 20 21 --refine 2",
     "show": "show reward.npz",
     "report": "report reward.npz",
     "export": "export reward.npz",

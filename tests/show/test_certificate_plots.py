@@ -1,6 +1,7 @@
 """The picture of a tube: curves and bands are those of the certificate, and the certificate's hold in truth."""
 
 from dataclasses import replace
+from html import unescape
 
 import matplotlib as mpl
 import numpy as np
@@ -10,6 +11,7 @@ import certirl
 import switching as experiment
 from certirl.ground.status import percent_up
 from certirl.problems import next_values
+from certirl.show import charts
 from certirl.show.plots import certificate as draw
 
 mpl.use("Agg")
@@ -124,3 +126,34 @@ def test_a_solution_with_a_proof_shows_it_below():
     assert len(axes) == 3 and solution.certificate.word in axes[2].get_title()
     assert len(replace(solution, certificate=None).plot()) == 2
     plt.close("all")
+
+
+class Halving:
+    """s' = s/2, a quarter more under action 0, on an interval with terminal states at its end."""
+
+    n_actions, domain, terminal_boxes = 2, ((0.0, 1.0), (0.0, 1.0)), (((0.75, 1.0), (0.0, 1.0)),)
+
+    def terminal(self, states):
+        return states[:, 0] >= 0.75
+
+    def sample(self, states, action, rng):
+        after = 0.5 * states + np.array([0.3 * (action == 0), 0.0])
+        return np.where(self.terminal(states)[:, None], states, after)
+
+
+def test_a_picture_of_a_proof_by_cells_hides_no_undecided_cell(tmp_path):
+    lipschitz, asked = np.eye(2) * 0.5, {"discount": 0.5, "points": 41, "refine": 8}
+    proof = certirl.certify_deterministic(
+        Halving(), value=lambda states: -((states[:, 0] - 0.4) ** 2), lipschitz=lipschitz, **asked
+    )
+    (picture,) = charts.certificate_charts(proof)
+    assert picture.values.shape == (240, 240) and proof.grid.shape == (320, 320)
+    places = np.stack(np.meshgrid(picture.x, picture.y), axis=-1)[np.isfinite(picture.values)]
+    assert len(places) and proof.proved[proof.grid.cell(places)].all()
+    assert (picture.values[np.isfinite(picture.values)] <= proof.margins[proof.grid.cell(places)]).all()
+    assert np.array_equal(picture.hatched[0], picture.x > 0.75)
+    page = unescape(proof.report(tmp_path / "proof").read_text(encoding="utf-8"))
+    assert str(proof).splitlines()[0] in page and "certirl check cellcertificate.npz" in page
+    assert all(sentence in page for sentence in proof.assumptions)
+    proof.plot(path=tmp_path / "proof.png")
+    assert (tmp_path / "proof.png").stat().st_size > 1000

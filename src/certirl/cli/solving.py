@@ -1,4 +1,4 @@
-"""The commands that find and prove rewards: demo, solve, certify."""
+"""The commands that find and prove rewards: demo, solve, certify, cells."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from certirl.ground import doors
 from certirl.ground.work import place
 from certirl.problems import random_polynomial
 from certirl.solver.solve import solve
+
+GRIDS = {"MountainCar-v0": (91, 71), "Pendulum-v1": (100, 101)}  # with lines at the faces of terminal states
 
 
 def demo(options: argparse.Namespace) -> Answer:
@@ -85,6 +87,58 @@ def certify_file(options: argparse.Namespace) -> Answer:
         certificate = inputs.certified(options, where)
     deliver(certificate, options, [certificate], label="Certificate", draw=lambda path: certificate.plot(path=path))
     return Answer(certificate, DONE if certificate.holds else NOT_PROVED)
+
+
+def prove_by_cells(options: argparse.Namespace) -> Answer:
+    """Prove the plan of an environment without noise, or the reward that is learned from it, at every state."""
+    from certirl.environments.planning import plan
+    from certirl.environments.simulators import simulator as simulator_of
+    from certirl.proof.cells import MOST_COORDINATES, certify_deterministic
+
+    check_outputs(options)
+    seed = doors.as_count(options.seed, "seed", least=0)
+    simulator = simulator_of(options.environment, actions=options.actions)
+    if len(simulator.domain) > MOST_COORDINATES:
+        raise ValueError(
+            f"{options.environment} has {len(simulator.domain)} coordinates: a proof by cells serves one or two, as of "
+            f"{' and '.join(GRIDS)}"
+        )
+    if options.points is None and options.environment not in GRIDS:
+        raise ValueError(f"write --points: none are usual for {options.environment}")
+    points = tuple(GRIDS[options.environment] if options.points is None else options.points)
+    points = points if len(points) > 1 else points[0]
+    expert = plan(simulator, discount=options.discount, points=points)
+    value = solve(simulator, expert=expert, discount=options.discount, rng=seed) if options.learned else expert
+    asked = {"points": points, "refine": options.refine, "rng": seed}
+    proof = certify_deterministic(simulator, expert, value=value, **asked)
+    deliver(proof, options, [proof], label="Proof", draw=lambda path: proof.plot(path=path))
+    return Answer(proof, DONE if proof.proved.any() else NOT_PROVED)
+
+
+def _add_cells(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "environment", metavar="ENVIRONMENT", help="a Gymnasium environment without noise: MountainCar-v0, Pendulum-v1"
+    )
+    problem = command.add_argument_group("problem")
+    problem.add_argument("--discount", type=float, metavar="GAMMA", required=True, help="γ, strictly between 0 and 1")
+    problem.add_argument(
+        "--actions", type=int, metavar="N", help="values of each continuous action, such as the torque of a pendulum"
+    )
+    problem.add_argument(
+        "--learned", action="store_true",
+        help="prove the reward that solve learns from the expert, the plan (default: that of the planned value)",
+    )  # fmt: skip
+    proof = command.add_argument_group("proof")
+    proof.add_argument(
+        "--points", type=int, nargs="+", metavar="N",
+        help="of the grid of the value along each coordinate (default: "
+        + ", ".join(f"{' '.join(map(str, points))} for {name}" for name, points in GRIDS.items()) + ")",
+    )  # fmt: skip
+    proof.add_argument(
+        "--refine", type=int, metavar="N", default=4, help="cells along each side of a cell of the grid (default 4)"
+    )
+    proof.add_argument("--seed", type=int, metavar="N", default=0, help="of draws (default 0)")
+    _add_result(command, "proof", "proof.npz", "default: none", plot="", workers=False)
 
 
 def _add_demo(command: argparse.ArgumentParser) -> None:
@@ -161,12 +215,19 @@ def _add_certify(command: argparse.ArgumentParser) -> None:
 
 
 def _add_result(
-    command: argparse.ArgumentParser, what: str, file: str, picture: str, *, plot: str | None = None
+    command: argparse.ArgumentParser,
+    what: str,
+    file: str,
+    picture: str,
+    *,
+    plot: str | None = None,
+    workers: bool = True,
 ) -> None:
     output = command.add_argument_group("output")
     output.add_argument("-o", "--output", metavar="FILE", default=file, help=f"where the {what} goes (default {file})")
     output.add_argument("--plot", metavar="PICTURE", default=plot, help=f"where the picture goes ({picture})")
-    shared.add_place(command.add_argument_group("work"), "threads")
+    if workers:
+        shared.add_place(command.add_argument_group("work"), "threads")
 
 
 VERBS = (
@@ -212,6 +273,21 @@ VERBS = (
         ],
         _add_certify,
         certify_file,
+        (NOT_PROVED,),
+    ),
+    Verb(
+        "cells",
+        "prove where a policy is optimal in an environment without noise, at every state and without error",
+        "ENVIRONMENT --discount γ [options]",
+        [
+            ("certirl cells MountainCar-v0 --discount 0.9", "the plan, for the reward of the planned value"),
+            (
+                "certirl cells Pendulum-v1 --actions 3 --discount 0.9 --learned --plot proof.png",
+                "the same plan, for a reward that is learned from it",
+            ),
+        ],
+        _add_cells,
+        prove_by_cells,
         (NOT_PROVED,),
     ),
 )

@@ -112,6 +112,11 @@ class Answers(Record):
     next_states: Annotated[Array, Shape("A n d")]
     lipschitz: Annotated[Array, Shape("A d d")]
 
+    @property
+    def n_actions(self) -> int:
+        """The number of actions."""
+        return len(self.lipschitz)
+
     def pieces(self, rows: Any, action: int) -> tuple[Piece, ...]:
         """What contains the next states of some live cells.
 
@@ -152,7 +157,7 @@ class CellCertificate(Record):
     """
 
     compressed: ClassVar[bool] = True
-    _derived: ClassVar[tuple[str, ...]] = ("delta", "decided", "margin", "regret")
+    _derived: ClassVar[tuple[str, ...]] = ("word", "delta", "decided", "margin", "regret")
     grid: Cells
     discount: float
     actions: Annotated[NDArray[np.integer[Any]], Shape("c")]
@@ -220,6 +225,19 @@ class CellCertificate(Record):
         return float(self.proved[self.live].mean())
 
     @property
+    def share_in_words(self) -> str:
+        """The share of live cells that are proved, rounded down.
+
+        :meta private:
+        """
+        return "all" if self.decided == 1 else f"{np.floor(self.decided * 1000) / 1000:.1%}"
+
+    @property
+    def word(self) -> str:
+        """What is proved: "certified", "certified in part" or "not certified"."""
+        return "certified" if self.decided == 1 else "certified in part" if self.proved.any() else "not certified"
+
+    @property
     def holds(self) -> bool:
         """Whether every live cell is proved that has no switch of the policy beside it."""
         return bool(self.proved[self.live & ~self.beside].all())
@@ -264,6 +282,17 @@ class CellCertificate(Record):
 
         return plots.certificate(self, ax=ax, path=path)
 
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write one page about the proof, which a browser opens without a network; returns its path.
+
+        Example:
+            >>> proof.report("proof.html").name
+            'proof.html'
+        """
+        from certirl.show import report
+
+        return report.write(self, path)
+
     def lines(self) -> list[tuple[str, str]]:
         """The margin, the tube, the regret, the cells and the assumptions, each in a line with its name.
 
@@ -288,8 +317,8 @@ class CellCertificate(Record):
         return [("reward", reward), *lines, *(("assumed", sentence) for sentence in self.assumptions)]
 
     def _headline(self) -> str:
-        word = "Certified" if self.decided == 1 else "Certified in part" if self.proved.any() else "Not certified"
-        return f"{word}, δ = 0: the policy's action is the only optimal one in {_share(self.decided)} of the cells"
+        share = self.share_in_words
+        return f"{self.word.capitalize()}, δ = 0: the policy's action is the only optimal one in {share} of the cells"
 
     def __str__(self) -> str:
         return "\n".join([self._headline(), *(f"  {name:<8} {line}" for name, line in self.lines())])
@@ -433,10 +462,6 @@ def _single(values: Array, *, down: bool = False) -> Any:
     single = values.astype(np.float32)
     wrong = single > values if down else single < values
     return np.where(wrong, np.nextafter(single, np.float32(-np.inf if down else np.inf)), single)
-
-
-def _share(share: float) -> str:
-    return "all" if share == 1 else f"{np.floor(share * 1000) / 1000:.1%}"  # never more than is proved
 
 
 def _on_grid(value: Any, points: Any, domain: Domain, periodic: tuple[int, ...]) -> tuple[Cells, Array]:

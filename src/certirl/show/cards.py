@@ -15,6 +15,7 @@ from certirl.data.coverage import Coverage
 from certirl.fit.features import FeaturePath
 from certirl.functions.reward import Reward
 from certirl.ground.records import Record
+from certirl.proof.cells import CellCertificate
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
 from certirl.show import charts, svg
@@ -42,6 +43,7 @@ _VALUE = "text-align:left;overflow-wrap:anywhere;padding:.1em 0"
 _PICTURES: dict[type[Record], Callable[[Any], Sequence[Picture]]] = {
     Solution: lambda solution: () if solution.reward is None else charts.solution_charts(solution),
     Certificate: lambda proof: (*charts.certificate_charts(proof), charts.budget(proof)),
+    CellCertificate: charts.certificate_charts,
     Refutation: lambda proof: (charts.budget(proof),),
     Reward: charts.reward_charts,
     Coverage: charts.coverage_charts,

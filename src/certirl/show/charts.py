@@ -35,6 +35,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MOST_PANELS = 12
 MOST_POINTS = 2_000  # of a curve of points
 ALONG_LINE, ALONG_MAP = 801, 160  # states along each coordinate
+ALONG_PROOF = 240  # cells along each coordinate of a map of a proof by cells
 ALONG_CELLS = 40  # cells along each coordinate of a map of states
 
 Plane = tuple[int | str, int | str]
@@ -756,24 +757,47 @@ def _proved_map(proof: Certificate, plane: Plane, names: Names) -> Map:
 
 
 def _cell_picture(proof: CellCertificate, names: Names) -> Chart | Map:
-    """The proved margin in each cell of a deterministic simulator; undecided cells are empty."""
-    title = f"proved in {proof.decided:.1%} of the cells, δ = 0"
-    margins, middles = np.where(proof.proved, proof.margins, np.nan), proof.grid.middles()
-    label = "margin of the policy's action, at least"
+    """The proved margins of a deterministic simulator, the switches of the policy, undecided and terminal cells.
+
+    Where there are more than `ALONG_PROOF` cells along a coordinate, several are drawn as one, which is undecided if
+    one of them is.
+    """
+    title, label = f"proved in {proof.share_in_words} of the cells, δ = 0", "margin of the policy's action, at least"
+    numbers = (np.where(proof.live, proof.margins, np.inf), proof.live, proof.actions)
+    tables: list[NDArray[Any]] = [values.reshape(proof.grid.shape) for values in numbers]
+    axes = []
+    for axis, (count, ends) in enumerate(zip(proof.grid.shape, proof.grid.domain, strict=True)):
+        along = min(count, ALONG_PROOF)
+        edges = np.arange(along + 1) * count  # of pixels, in cells, times their number
+        bounds_of = np.stack([edges[:-1] // along, -(-edges[1:] // along)], axis=1).ravel()
+        tables = [
+            reduce.reduceat(np.concatenate([table, table.take([-1], axis=axis)], axis=axis), bounds_of, axis=axis)
+            for table, reduce in zip(tables, (np.minimum, np.logical_or, np.maximum), strict=True)
+        ]
+        tables = [table.take(np.arange(0, 2 * along, 2), axis=axis) for table in tables]
+        axes.append(_middles(ends, along))
+    least, live, actions = tables
+    least = np.where(live & (least > 0), least, np.nan)
     if proof.grid.dimension == 1:
-        return Chart(title, names.coordinate(0, 1), label, (Curve("proved", middles[0], margins, style="points"),))
-    low, high = (proof.margin, float(np.nanmax(margins))) if proof.proved.any() else (1.0, 10.0)
+        return Chart(title, names.coordinate(0, 1), label, (Curve("proved", axes[0], least, style="points"),))
+    low, high = (float(np.nanmin(least)), float(np.nanmax(least))) if np.isfinite(least).any() else (1.0, 10.0)
+    labels = (names.coordinate(0, 2), names.coordinate(1, 2))
+    sheet = Sheet((0, 1), axes[0], axes[1], np.zeros((0, 2)), labels, "")
     return Map(
         title,
-        names.coordinate(0, 2),
-        names.coordinate(1, 2),
+        labels[0],
+        labels[1],
         label,
-        middles[0],
-        middles[1],
-        margins.reshape(proof.grid.shape).T,
+        axes[0],
+        axes[1],
+        least.T,
         low,
         high,
-        empty_label="not decided, or terminal",
+        borders=sheet.borders(np.where(live, actions, -1).T),
+        border_label="the policy switches",
+        hatched=None if live.all() else ~live.T,
+        hatched_label="" if live.all() else "terminal",
+        empty_label="not decided",
         is_log=True,
     )
 

@@ -28,6 +28,7 @@ from certirl.functions.reward import Reward
 from certirl.ground.archive import replacing, target_of
 from certirl.ground.domain import describe
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
+from certirl.proof.cells import CellCertificate
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
 from certirl.show import charts, svg
@@ -45,6 +46,7 @@ _TO_BELIEVE = "What must be true besides, and data cannot show."
 _TONES = {
     "certified": ("good", "✓"),
     "validated": ("fine", "✓"),
+    "certified in part": ("fine", "✓"),
     "solved": ("plain", "○"),
     "infeasible": ("bad", "✕"),
     "certified infeasible": ("bad", "✕"),
@@ -79,11 +81,13 @@ def write(record: Any, path: Any, *, coverage: Coverage | None = None) -> Path:
 
 def page(record: Any, *, coverage: Coverage | None = None) -> str:
     """The report of a record as HTML; see `write`."""
-    if not isinstance(record, Solution | Certificate | Refutation):
+    if not isinstance(record, Solution | Certificate | Refutation | CellCertificate):
         kind = type(record).__name__
         raise TypeError(f"a report is about a solution, a certificate or a refutation, got {kind}")
     figures = _Figures()
     composed: Callable[..., Iterable[Section]] = _of_solution if isinstance(record, Solution) else _of_claim
+    if isinstance(record, CellCertificate):
+        composed = _of_cells
     sections = [section for section in composed(record, figures, coverage) if section.body]
     status = record.status if isinstance(record, Solution) else record.word
     tone, sign = _TONES[status]
@@ -109,7 +113,7 @@ def page(record: Any, *, coverage: Coverage | None = None) -> str:
     )
 
 
-def verdict_of(record: Solution | Certificate | Refutation) -> str:
+def verdict_of(record: Solution | Certificate | Refutation | CellCertificate) -> str:
     """The first line of a record's print, as a sentence."""
     return str(record).splitlines()[0].removesuffix(".") + "."
 
@@ -218,8 +222,18 @@ def _code(text: str, kind: str = "") -> str:
 # Solutions -----------------------------------------------------------------------------------------------------------
 
 
-def _facts(record: Solution | Certificate | Refutation) -> list[tuple[str, str]]:
+def _facts(record: Solution | Certificate | Refutation | CellCertificate) -> list[tuple[str, str]]:
     """The numbers at the top of the page."""
+    if isinstance(record, CellCertificate):
+        return [
+            ("probability of error", "0"),
+            ("cells decided", record.share_in_words),
+            ("regret, of the value's span", f"at most {percent_up(record.regret)}"),
+            ("actions", str(record.dynamics.n_actions)),
+            ("states", describe(record.grid.domain)),
+            ("discount γ", f"{record.discount:g}"),
+            ("cells", " × ".join(map(str, record.grid.shape))),
+        ]
     claim = record if isinstance(record, Claim) else _proof_of(record)
     facts = []
     if claim is not None and claim.holds:
@@ -430,14 +444,15 @@ def _diagnostics(solution: Solution) -> str:
     return f"{_pairs(lines)}<details><summary>The whole print</summary>{printed}</details>"
 
 
-def _reproduce(record: Solution | Certificate | Refutation) -> str:
+def _reproduce(record: Solution | Certificate | Refutation | CellCertificate) -> str:
     versions = [f"{name} {_version(name)}" for name in ("certirl", "numpy", "scipy", "highspy")]
     report = ", ".join([*versions, f"Python {platform.python_version()}"])
-    settings = _settings(record) | {"this report was written with": report}
+    settings = {} if isinstance(record, CellCertificate) else _settings(record)
+    settings |= {"this report was written with": report}
     file = getattr(record, "file", None)
     name = Path(file).name if file else f"{type(record).__name__.lower()}.npz"
     commands = [f"certirl show {name}"]
-    if isinstance(record, Claim) or _proof_of(record) is not None:
+    if isinstance(record, Claim | CellCertificate) or _proof_of(record) is not None:
         commands.append(f"certirl check {name}    # derives the proof again, with code of its own")
     commands.append(f"certirl report {name} -o report.html")
     return _pairs(settings) + _code("\n".join(commands))
@@ -489,3 +504,13 @@ def _of_claim(claim: Certificate | Refutation, figures: _Figures, coverage: Cove
     yield Section("delta", "Samples and δ", *_spending(claim, figures))
     yield Section("print", "The whole print", "", _code(str(claim), "wrap"))
     yield Section("reproduce", "Reproduce", "", _reproduce(claim))
+
+
+def _of_cells(proof: CellCertificate, figures: _Figures, coverage: Coverage | None) -> Iterable[Section]:
+    lead = "Where the policy's action is proved to be the only optimal one, at every state of a cell, and by how much."
+    pictures = figures.drawn({"": charts.certificate_charts(proof)})
+    lines = _pairs({name: text for name, text in proof.lines() if name != "assumed"})
+    yield Section("margins", "Margins", lead, pictures + lines)
+    yield Section("assumptions", "Assumptions", _TO_BELIEVE, _items(proof.assumptions))
+    yield Section("print", "The whole print", "", _code(str(proof), "wrap"))
+    yield Section("reproduce", "Reproduce", "", _reproduce(proof))
