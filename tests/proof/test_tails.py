@@ -1,6 +1,7 @@
 """τ from additive noise: never below the true error, and close to it."""
 
 import math
+import re
 from itertools import product as product_of
 
 import numpy as np
@@ -218,6 +219,17 @@ def test_a_room_of_a_user_is_certified_and_checked(tmp_path):
     assert "ξ Gaussian of standard deviation at least 1.5" in str(kept)
     kept.save(tmp_path / "room.npz")
     assert certirl.check(tmp_path / "room.npz").verdict == "confirmed"
+
+
+def test_forecasts_and_prints_say_which_tail_is_needed(capsys):
+    asked = {"discount": 0.7, "expert": 0, "delta": 0.05, "tail": certirl.GaussianNoise(std=1.5, slope=0.9), "rng": 0}
+    solution = certirl.solve(Room(), basis=Legendre(11), columns=11, samples=20_000, progress=True, **asked)
+    words = r"11 columns give τ = 0\.0054[;,] this margin needs τ < "
+    assert re.search(rf"per action: .*; {words}", capsys.readouterr().err)
+    certificate = solution.certificate
+    assert certificate.holds and re.search(rf"truncation tail \({words}", str(solution))
+    lost = certificate.losses["truncation tail"]
+    assert certificate.tail_needed == pytest.approx(certificate.tail * (certificate.margin + lost) / lost)
 
 
 def test_declarations_that_the_data_contradict_are_refused():

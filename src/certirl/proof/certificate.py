@@ -581,8 +581,8 @@ class Certificate(Claim):
         if not self.excessive_tail or not 0 < needed < np.inf:
             return self.excessive_tail
 
-        def limit(basis: Basis) -> float:  # a tail costs in proportion to the leverage of the columns
-            return float(needed * (1 + np.sqrt(s.columns.size)) / (1 + np.sqrt(basis.size)))
+        def limit(basis: Basis) -> float:  # half of it, as a tail costs in proportion to the leverage of the columns
+            return float(needed / 2 * (1 + np.sqrt(s.columns.size)) / (1 + np.sqrt(basis.size)))
 
         cure = more_columns(tail, s.columns, limit, s.coordinates) or SMALLER_TAIL
         return self.excessive_tail.replace(SMALLER_TAIL, cure)

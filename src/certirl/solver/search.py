@@ -138,11 +138,11 @@ def _share(case: Case, fit: Fit, regret: float | None, samples: int, delta: floa
 def _tail_note(case: Case, fit: Fit, samples: int, delta: float) -> str:
     """The columns, their τ and the τ that the forecast margin needs, where the tail costs a quarter of it or more."""
     expected = forecast(case, *fit, samples=samples, delta=delta)
-    if not expected.tail > max(expected.estimated / 4, 0.0):
+    if not max(expected.estimated / 4, 0.0) < expected.tail < np.inf:
         return ""
     part = max((case.parts[surrogate.component] for surrogate in fit.surrogates), key=lambda part: part.tail or 0.0)
     needed = (part.tail or 0.0) * max(expected.margin + expected.tail, 0.0) / expected.tail
-    said = f"this margin needs τ < {rounded_down(needed, 2):.2g}" if needed else "of the margin this leaves nothing yet"
+    said = f"this margin needs τ < {rounded_down(needed, 2):.2g}" if needed else "and no τ leaves a margin yet"
     return f"; {tail_in_numbers(part.tail or 0.0, part.columns, part.name)}, {said}"
 
 
