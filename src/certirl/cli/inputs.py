@@ -198,10 +198,11 @@ def source_of(options: argparse.Namespace) -> Source:
         _refuse_table_options(options, "a simulator has its own")
         return as_source(simulator_of(options))
     log = read_log(options)
-    sentence = dependence(log) if getattr(options, "delta", None) is not None else ""
+    source = Source(log=log)
+    sentence = dependence(log, source.sampling) if getattr(options, "delta", None) is not None else ""
     if sentence:
         raise ValueError(sentence)
-    return Source(log=log)
+    return source
 
 
 def _given(source: Source) -> Any:

@@ -71,9 +71,14 @@ def sampling(log: Transitions) -> Sampling:
     return "order" if len(whole) < _FEWEST_EPISODES or continued_rows(whole) else "episodes"
 
 
-def dependence(log: Transitions) -> str:
-    """The first sign that no proof can rest on the rows of a log, as a sentence; empty if none."""
-    kind = sampling(log)
+def dependence(log: Transitions, kind: Sampling | None = None) -> str:
+    """The first sign that no proof can rest on the rows of a log, as a sentence; empty if none.
+
+    Args:
+        log: the rows.
+        kind: how they depend on each other, where `sampling` has been asked.
+    """
+    kind = kind or sampling(log)
     if log.paired and (kind == "episodes" or log.independent is False):
         return _refusal("rows that depend on each other are paired with others", "leave paired out")
     if log.independent:

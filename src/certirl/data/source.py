@@ -350,10 +350,11 @@ def divide(
     """
     check_declared(log)
     Source(log=log).check_without_terminal()
-    sentence = dependence(log)
+    kind = kind or sampling(log)
+    sentence = dependence(log, kind)
     if sentence:
         raise ValueError(sentence)
-    if (kind or sampling(log)) != "order":
+    if kind != "order":
         return log.divided(share, rng)
     first = np.arange(len(log)) < int(share * len(log))
     if not first.any():

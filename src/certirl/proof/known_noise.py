@@ -463,7 +463,7 @@ def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions,
     log = source.log
     assert log is not None
     check_declared(log)
-    sentence = dependence(log)
+    sentence = dependence(log, source.sampling)
     if sentence:
         raise ValueError(sentence)
     if source.sampling != "independent":
