@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from saved_records import CERTIFICATES, MAKERS, REFUTATIONS, claim_of, contents, grounds, place, proof, saved
+from saved_records import CERTIFICATES, MAKERS, REFUTATIONS, at_points, claim_of, contents, grounds, place, proof, saved
 
 import certirl
 from certirl import cli
@@ -63,6 +63,9 @@ OTHERS = {
     "one column": lambda: certified(random_polynomial(seed=7), Legendre(11), 1, 0.001),
     "a circle with a tail": lambda: certified(circle(), Fourier(9), 9, circle().tail),
     "a tail": lambda: certified(thermostat(), Legendre(13), 13, thermostat().tail),
+    "unpaired, at points": lambda: at_points(
+        lambda: certified(random_polynomial(seed=7), Legendre(11), 3, 0.001, 200_000, paired=False)
+    ),
     "no tail declared": lambda: certified(random_polynomial(seed=7), Legendre(11), 3, None),
     "three coordinates": lambda: certirl.certify(
         lambda s: s.sum(axis=1), Three(), columns=product(*[Legendre(2)] * 3), expert=0, samples=20_000, discount=0.7,
@@ -90,7 +93,7 @@ def test_agrees_for_other_columns_data_and_tails(name, tmp_path):
     assert ("no tail was declared" in verdict.reasons) == (found.tail is None)
 
 
-@pytest.mark.parametrize("kind", ["policy", "policy box"])
+@pytest.mark.parametrize("kind", ["policy", "policy box", "policy at points"])
 def test_every_band_agrees_at_every_point(kind, tmp_path):
     found = proof(kind)
     record = checker_records.read(found.save(tmp_path / "c.npz"))
@@ -253,6 +256,7 @@ TABLES = {
     "policy solution": OF_POLICIES | OF_REWARDS,
     "policy box": OF_POLICIES,
     "episodes": OF_CONSTANT,
+    "policy at points": OF_POLICIES,
     **dict.fromkeys(REFUTATIONS, OF_REFUTATIONS),
 }
 

@@ -31,7 +31,7 @@ def mixing(states):
 
 def surrogate_of(problem, columns, expert, reward, *, paired, samples=400, **changes):
     case = Case.of(expert, columns, n_actions=3, discount=0.7, tail=0.0)
-    ((found,), _) = fit_surrogates(case, reward, draw(problem, columns, samples, 0, paired=paired))
+    ((found,), _) = fit_surrogates(case, reward, draw(problem, columns, samples, 0, paired=paired), pointwise=False)
     return replace(found, **changes)
 
 
@@ -110,7 +110,11 @@ def test_evidence_on_a_box_equals_the_dense_sums(expert, paired):
     stream = list(draw(SQUARE, columns, 700, 1, design=True, paired=paired))
     for crossed in (True, False):
         s = surrogate_of(SQUARE, columns, expert, reward, paired=paired)
-        compare(replace(s, directions=s.Z.shape[1] - 1 if crossed else 0), stream)
+        whole = compare(replace(s, directions=s.Z.shape[1] - 1 if crossed else 0), stream)
+    (lean,) = gather([replace(s, directions=0, noise=s.noise[:, :1])], stream)
+    assert lean.operator_moments.shape == (0, *s.frame.wide)
+    for name in ("gram", "residuals", "residual_moments", "operator_residuals", "visits", "visit_moments", "reached"):
+        np.testing.assert_allclose(getattr(lean, name), getattr(whole, name), rtol=1e-12, atol=1e-9)
 
 
 def test_reached_sums_are_those_of_the_rewards_functions():

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from certirl.functions.inequalities import (
     best_scale,
     best_slope,
     conditional_moment,
+    hoeffding_norm,
     log_term,
     mixed_norm,
     sloped,
@@ -33,7 +35,7 @@ EXPERTS = {"constant": Steps((), (1,)), "policy": Steps((-0.3, 0.4), (0, 2, 1))}
 class Run:
     """A surrogate, its evidence, every fresh transition, and the true value V: the columns hold P_c f exactly."""
 
-    def __init__(self, expert, *, paired, samples, seed, sampling="independent"):
+    def __init__(self, expert, *, paired, pointwise, samples, seed, sampling="independent"):
         self.problem = certirl.problems.random_polynomial(seed=4)
         columns, self.expert = Legendre(3).on(self.problem.domain), EXPERTS[expert]
         rule = self.expert if self.expert.switches else self.expert.actions[0]
@@ -42,7 +44,7 @@ class Run:
         case = replace(Case.of(rule, columns, n_actions=3, discount=DISCOUNT, tail=0.0), sampling=sampling)
         training, fresh = np.random.default_rng(seed).spawn(2)
         training = draw(self.problem, columns, samples // 3, training, paired=paired)
-        (self.surrogate,), _ = fit_surrogates(case, self.reward, training, samples=samples)
+        (self.surrogate,), _ = fit_surrogates(case, self.reward, training, samples=samples, pointwise=pointwise)
         self.pieces = list(draw(self.problem, columns, samples, fresh, paired=paired))
         (self.evidence,) = gather([self.surrogate], self.pieces)
         self.work = workings(self.surrogate, self.evidence)
@@ -60,13 +62,16 @@ class Run:
         return (self.reward(states) + DISCOUNT * ahead) / self.surrogate.unit
 
     def transitions(self):
-        """(action, x, V(s') − (P_cV)(s), V(s') − P̂_cV̂(s) − P̂_cu(s)) for every action."""
-        u = self.error()
+        """(action, x, V(s') − (P_cV)(s), V(s') − P̂_cV̂(s) − P̂_cu(s)) for every action; at points without P̂_cu."""
+        u, middle = self.error(), 0.0
+        if self.surrogate.pointwise:
+            values = self.span()
+            u, middle = np.zeros(len(u)), (values.max() + values.min()) / 2
         for piece in self.pieces:
             for c, ends in zip(piece.actions, piece.next_states, strict=True):
                 x = self.surrogate.frame.values(piece.states)
                 reached = self.value(ends)
-                guess = x @ (self.surrogate.fits[c] + u @ self.surrogate.Z[c])
+                guess = x @ (self.surrogate.fits[c] + u @ self.surrogate.Z[c]) + middle
                 yield c, x, reached - self.expected(piece.states)[c] / self.surrogate.unit, reached - guess
 
     def error(self):
@@ -74,6 +79,10 @@ class Run:
         s, points = self.surrogate, self.surrogate.frame.dense.states
         ahead = np.linalg.lstsq(s.frame.values(points), self.expected(points).T / s.unit, rcond=None)[0].T
         return DISCOUNT * (ahead[list(s.used)] - s.fits[list(s.used)]).ravel()
+
+    def span(self):
+        """u at many states."""
+        return self.surrogate.pieces(np.linspace(-1, 1, 2001)[:, None]) @ self.error()
 
     def coefficients(self):
         """u_1 … u_{m−1} in the functions f_i."""
@@ -93,12 +102,14 @@ class Run:
 
 
 DATA = {"paired": (True, "independent"), "separate": (False, "independent"), "in order": (False, "order")}
+BOUNDS = [*product(DATA, (False,)), ("paired", True), ("separate", True)]  # on the error of the value: at points or not
 
 
-@pytest.fixture(scope="module", params=[(expert, data) for expert in EXPERTS for data in DATA], ids=str)
+@pytest.fixture(scope="module", params=[(expert, *bound) for expert in EXPERTS for bound in BOUNDS], ids=str)
 def run(request):
-    expert, (paired, sampling) = request.param[0], DATA[request.param[1]]
-    return Run(expert, paired=paired, samples=3_000, seed=5, sampling=sampling)
+    expert, data, pointwise = request.param
+    paired, sampling = DATA[data]
+    return Run(expert, paired=paired, pointwise=pointwise, samples=3_000, seed=5, sampling=sampling)
 
 
 def test_the_error_of_the_guess_is_a_combination_of_the_functions(run):
@@ -118,9 +129,8 @@ def test_no_remainder_is_left(run):
     assert run.coefficients() == pytest.approx(size.centre - size.inverse @ zeta, abs=1e-9)
     for band in bands(run.surrogate, run.evidence, delta=0.1, tail=0.0).pairs:
         weights = work.weights(*band.pair, values)
-        points = work.points(weights, band.pair)
         direct = np.einsum("cnk,ckl,cl->n", weights, work.gram, noise)
-        exact = band.estimate(states) - direct - points.functions @ size.inverse @ zeta
+        exact = band.estimate(states) - direct - work.observed(weights) @ size.inverse @ zeta
         b, a = band.pair
         assert ahead[b] - ahead[a] == pytest.approx(exact, abs=1e-8)
 
@@ -129,7 +139,8 @@ def test_the_size_of_the_error_bounds_it(run):
     size = _size(run.work, 0.1, 0.0, None)
     zeta = np.linalg.solve(size.inverse, size.centre - run.coefficients())
     assert np.linalg.norm(zeta) <= size.noise
-    assert np.linalg.norm(run.coefficients()) <= size.length
+    length = np.ptp(run.span()) / 2 if run.surrogate.pointwise else np.linalg.norm(run.coefficients())
+    assert 0 < length <= size.length
 
 
 def test_second_moments_and_ranges_of_the_true_value_are_bounded(run):
@@ -228,6 +239,18 @@ def test_bounds_on_rows_that_depend_on_each_other_fail_as_rarely_as_promised(rat
     length = np.linalg.norm(total, axis=1)
     assert (length >= mixed_norm(trace, top, 1.0, L, m, scale, rates)).mean() <= failure
     assert mixed_norm(1e4, 1e3, 1.0, L, m, 1e-3, (0.05, 0.05)) < 1.1 * mixed_norm(1e4, 1e3, 1.0, L, m, 1e-3)
+
+
+@pytest.mark.parametrize("failure", [0.3, 0.03])
+@pytest.mark.parametrize("count", [3, 60])
+def test_the_norm_of_bounded_vectors_fails_as_rarely_as_promised(count, failure):
+    rng, trials = np.random.default_rng(9), 20_000
+    rows = rng.normal(size=(count, 6)) * np.arange(1, 7)
+    form = np.linalg.eigvalsh(rows.T @ rows)
+    sums = np.sign(rng.random((trials, count)) - 0.5) @ rows  # the widest of all variables between −1 and 1
+    bound = hoeffding_norm(form.sum(), form[-1], log_term(1, failure))
+    assert (np.linalg.norm(sums, axis=1) >= bound).sum() <= trials * failure + 4 * np.sqrt(trials * failure)
+    assert bound <= np.sqrt(form.sum()) + np.sqrt(2 * log_term(1, failure) * form[-1])
 
 
 def test_the_mixed_norm_of_many_even_vectors_is_near_that_of_a_normal_law():

@@ -9,9 +9,9 @@ that made the certificate.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from certirl.checker.enclosures import (
     Floats,
     enclosed,
     inverse,
+    joined,
     least_eigenvalue,
     logarithm,
     norm,
@@ -49,9 +50,12 @@ SHARES = {
 }
 _MEANINGLESS = 0.5  # a statement that fails as often as it holds says nothing
 _NORM_EVENTS, _VISIT_EVENTS = 6, 3
+_POINT_EVENTS = 8  # over half of a part of δ: four of the noise of u as a vector, and four at each point
 _CAUTION, _CAUTION_OF_LENGTH = 1.1, 1.5  # times what training data let us expect: for slopes alone
 _MOST_GROWTH = 0.95
+_OBSERVED = 2.5  # the observed error of V̂ at points, in standard deviations of its noise: for slopes alone
 _MOST_CLOSE = 250_000  # numbers up to which ranges are looked for state by state
+_POINTS = 1024  # worked on at once
 _STRETCH, _BLOCK = 8192, 512  # no sum over data had more additions within a block, or smaller blocks
 
 
@@ -243,12 +247,14 @@ class Ground(Sums):
         w, pairs, observed = len(self.widths), len(self.pairs(True)), len(self.pairs(self.paired))
         # Fixed before the fresh data.
         self.fits, self.Z = s.array("fits", (A, k)), s.array("Z", (A, m, k))
-        self.mix, self.noise = s.array("mix", (m, m)), s.array("noise", (pairs, 2, *wide))
+        self.mix, self.noise = s.array("mix", (m, m)), s.array("noise", (pairs, None, *wide))
         self.shares = s.array("shares", (pairs - A, 2, *[None] * d))
         self.tent_fits = s.array("tent_fits", (A, w, k))
         self.marks = s.array("marks", (None,) * (d if w else 1), finite=False)
         self.places, self.drop, self.dropped = s.array("places", (2, d)), s.array("drop", (m,)), s.number("dropped")
         self.ordered = s.has("design")
+        if self.noise.shape[1] not in (1, 2) or (self.pointwise and (r or self.ordered)):
+            raise DamagedError(f"noise should be of V, and of {m} functions where rows depend on each other")
         self.design = s.array("design", (A, *wide)) if self.ordered else self.gram
         # Sums over the fresh data.
         self.residuals, self.residual_moments = (
@@ -257,7 +263,7 @@ class Ground(Sums):
         )
         self.cross_moments = e.array("cross_moments", (observed, r, *wide))
         self.operator_residuals = e.array("operator_residuals", (A, m, k))
-        self.operator_moments = e.array("operator_moments", (observed, *wide))
+        self.operator_moments = e.array("operator_moments", (0 if self.pointwise else observed, *wide))
         self.visits, self.visit_moments = e.array("visits", (A, w, k)), e.array("visit_moments", (A, w, *wide))
         self.reached = e.array("reached", (A, len(self.reward.coefficients)))
         self.low, self.high = self._value_range(s.number("low"), s.number("high"))
@@ -285,6 +291,11 @@ class Ground(Sums):
     def constant(self) -> bool:
         """Whether the expert takes one action everywhere."""
         return len(self.used) == 1
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether the error of V̂ is bounded at points, without second moments of the f_i."""
+        return self.noise.shape[1] == 1
 
     @property
     def tau(self) -> float:
@@ -349,10 +360,14 @@ class Ground(Sums):
         k, shares = self.columns.size, float(self.shares.sum())
         diagonal = [self.pairs(self.paired).index((c, c)) for c in range(self.actions)]
         first = (slice(None),) + (0,) * len(self.box.wide)
-        mixed = self.mix[1:] @ self.operator_residuals
+        mixed = (
+            []
+            if self.pointwise
+            else [((self.mix[1:] @ self.operator_residuals) ** 2).sum(axis=1).max(axis=1, initial=0.0)]
+        )
         sizes = [  # Σ x_i f is at most √(n Σ f²), as no x_i exceeds 1
             ((self.residuals**2).max(axis=1), self.residual_moments[diagonal][first]),
-            ((mixed**2).sum(axis=1).max(axis=1, initial=0.0), self.operator_moments[diagonal][first]),
+            *((squares, self.operator_moments[diagonal][first]) for squares in mixed),
             *(((self.visits[:, w] ** 2).max(axis=1), self.visit_moments[:, w][first]) for w in range(len(self.widths))),
         ]
         small = [(square <= self.counts * moment * (1 + TIGHT) + 1e-290).all() for square, moment in sizes]
@@ -413,17 +428,19 @@ class Points(NamedTuple):
     """Functionals at n points: observed sums, second moments, largest terms and what was to be expected.
 
     Attributes:
-        value, observed: ΣZ(V̂) ``[n]`` and ΣZ(f_i) ``[n, m − 1]``.
-        square, squares: ΣZ(V̂)² and Σ_iΣZ(f_i)² ``[n]``.
+        value, shift: ΣZ(V̂) and Σ_i c̃_iΣZ(f_i) ``[n]``.
+        turned: the length of Mᵀ(ΣZ(f_i))_i ``[n]``.
+        square, squares: ΣZ(V̂)² and Σ_iΣZ(f_i)², or S₁ if u is bounded at points ``[n]``.
         cross: ΣZ(V̂)Z(f_i) ``[n, r]``.
-        largest: bounds on |Z(V̂)| and ‖Z(f)‖ ``[2, n]``.
+        largest: bounds on |Z(V̂)| and ‖Z(f)‖, or on |Z(u)| for |u| ≤ 1 ``[n, 2]``.
         expected: ΣZ(V̂)² by training data ``[n]``.
-        mismatch: ‖B_c⁻ᵀ(G_c⁻¹ − G0_c⁻¹)ω_c‖ for every action ``[A, n]``; ``[0, n]`` for independent rows.
+        mismatch: ‖B_c⁻ᵀ(G_c⁻¹ − G0_c⁻¹)ω_c‖ for every action ``[n, A]``; ``[n, 0]`` for independent rows.
         magnified: Ω, by how much the tail is magnified ``[n]``.
     """
 
     value: Enclosure
-    observed: Enclosure
+    shift: Enclosure
+    turned: Enclosure
     square: Enclosure
     squares: Enclosure
     cross: Enclosure
@@ -446,11 +463,12 @@ class Lengths(NamedTuple):
     expected: list[tuple[Any, float, float]]
 
 
-class Size(NamedTuple):
-    """c̃, M = (I − K̂)⁻¹, ρ ≥ ‖ζ + Nθ‖, κ ≥ ‖u‖ and, for rows that depend on earlier ones, α_c and β_c ``[A, 2]``."""
+Pair = tuple[int, int] | None
 
-    centre: Enclosure
-    inverse: Enclosure
+
+class Size(NamedTuple):
+    """ρ ≥ ‖ζ + Nθ‖, κ ≥ ‖u‖, or half its span, and, for rows that depend on earlier ones, α_c and β_c ``[A, 2]``."""
+
     noise: float
     length: float
     white: Enclosure
@@ -487,9 +505,8 @@ class Derivation:
         self.resolvent = inverse(np.eye(self.m) - self.gamma * blocks)
         self.rows = g.mix[1:]
         self.operators = enclosed(self.rows) @ g.operator_residuals  # Σ x E_c(f_i) [A, m − 1, k]
-        self._moments = self.box.lifted(
-            np.concatenate([np.stack([g.residual_moments, g.operator_moments], axis=1), g.cross_moments], axis=1)
-        )
+        kinds = [g.residual_moments] if g.pointwise else [g.residual_moments, g.operator_moments]
+        self._moments = self.box.lifted(np.concatenate([np.stack(kinds, axis=1), g.cross_moments], axis=1))
         every = g.pairs(True)
         likely = g.noise[[every.index(pair) for pair in g.pairs(g.paired)]] * float(g.expected_counts.min())
         self._likely = self.box.lifted(likely).middle
@@ -501,28 +518,41 @@ class Derivation:
     def _ranges(self) -> None:
         """Suprema over all states: leverages, V̂ and f about their middles, and the fits."""
         g, box = self.g, self.box
-        fine, dense = box.mesh(box.fine), box.dense_values.T
-        double = box.inflation(box.fine, 2)
-        self.leverage = double * ((fine @ g.precision) * fine).sum().above.max(axis=1)
+        dense = box.dense_values.T
+
+        def leverages(precision: Enclosure) -> Floats:
+            most = np.zeros(g.actions)
+            for fine in box.blocks(box.fine, _POINTS):
+                most = np.maximum(most, ((fine @ precision) * fine).sum().above.max(axis=1))
+            return box.inflation(box.fine, 2) * most
+
+        self.leverage = leverages(g.precision)
         self.lebesgue = 1.0 + (enclosed(g.counts) * self.leverage).root()
         self.worst = float(self.lebesgue.above[list(g.used)].max())
         self.expected_leverage, self.spread = self.leverage, float(self.lebesgue.above.max() - 1) ** 2
         if g.ordered:
-            self.expected_leverage = double * ((fine @ g.expected_precision) * fine).sum().above.max(axis=1)
+            self.expected_leverage = leverages(g.expected_precision)
             self.spread = max(self.spread, float((g.expected_counts * self.expected_leverage).max()))
             ends = [
                 (least_eigenvalue(gram), top_eigenvalue(gram))
                 for gram in (g.expected_grams[c] for c in range(g.actions))
             ]
             self.condition = max(self.condition, *(high / low for low, high in ends))
+        level = g.low + (g.high - g.low) / 2
+        fits = (enclosed(g.fits) @ dense - level)[:, None]
+        reach = float(np.maximum((enclosed(g.high) - level).above, (enclosed(level) - g.low).above))
+        if g.pointwise:  # u is compared with the middle of its range
+            self.radius, self._fits = [reach, 1.0], fits[:, 0]
+            self._lengths = np.stack([self._fits.size, np.zeros(self._fits.shape)])
+            gaps = {(b, a): (self._fits[b] - self._fits[a]).size for b, a in g.compared}
+            self._gaps = {pair: np.stack([gap, np.zeros_like(gap)]) for pair, gap in gaps.items()}
+            return
         functions = enclosed(self.rows.reshape(-1, len(g.used), self.k)) @ dense  # [m − 1, U, q]
         values = functions.middle
         middle = (values.min(axis=(1, 2), initial=np.inf) + values.max(axis=(1, 2), initial=-np.inf)) / 2
-        level = g.low + (g.high - g.low) / 2
-        fits = (enclosed(g.fits) @ dense - level)[:, None]
         guesses = (fits, (enclosed(self.rows) @ g.Z) @ dense - middle[:, None])  # of P_cV̂ and of the P_cf_i
         self.radius = [
-            float(np.maximum((enclosed(g.high) - level).above, (enclosed(level) - g.low).above)),
+            reach,
             box.inflation(box.dense) * float((functions - middle[:, None, None]).length(0).above.max(initial=0.0)),
         ]
         self._fits = fits[:, 0]
@@ -547,7 +577,13 @@ class Derivation:
         weights[0, used], weights[1, used] = lifted.middle, lifted.radius
         return Enclosure(*weights)
 
-    def points(self, functionals: Enclosure, pair: tuple[int, int] | None = None) -> Points:
+    def at(self, counts: tuple[int, ...], functionals: Callable[[Enclosure], Enclosure], pair: Pair = None) -> Points:
+        """What the sums say of functionals at the points of a mesh, a block of them after the other."""
+        close = math.prod(counts) * len(self.box.dense_values) <= _MOST_CLOSE
+        blocks = [self.points(functionals(values), pair, close) for values in self.box.blocks(counts, _POINTS)]
+        return Points(*(joined(arrays) for arrays in zip(*blocks, strict=True)))
+
+    def points(self, functionals: Enclosure, pair: Pair = None, close: bool = True) -> Points:
         """What the sums say of functionals; ``pair`` if they are those of D_ba."""
         g = self.g
         regression = functionals @ g.precision
@@ -561,13 +597,27 @@ class Derivation:
         mismatch = magnified = Enclosure(np.zeros((0, weights.shape[1])))
         if g.ordered:
             mismatch = stacked([self._apart(functionals[c], c).length() for c in range(g.actions)])
-            squares = ((regression @ g.grams) * regression).sum().positive()
-            magnified = (squares * g.counts[:, None]).root()
+            magnified = (((regression @ g.grams) * regression).sum().positive() * g.counts[:, None]).root()
         (value, observed), positive = self._observed(regression), forms.positive()
-        largest, expected = self._largest(weights, pair), np.maximum(expected, 0.0)
-        return Points(
-            value, observed, positive[0], positive[1], forms[2:].T, largest, expected, mismatch, magnified.sum(0)
-        )
+        squares = self._plain(weights) if g.pointwise else positive[1]
+        centre, inverted = self.solved
+        shift, turned = (observed * centre).sum(), (observed @ inverted).length()
+        largest, likely = self._largest(weights, pair, close).T, np.maximum(expected, 0.0)
+        moments = positive[0], squares, forms[2:].T
+        return Points(value, shift, turned, *moments, largest, likely, mismatch.T, magnified.sum(0))
+
+    def _plain(self, weights: Enclosure) -> Enclosure:
+        """S₁ of functionals ``[n]``: ΣZ(u)² is no larger for |u| ≤ 1."""
+        squares = [self._square(weights[c], c) for c in range(self.g.actions)]
+        if not self.g.paired:
+            return sum(squares[1:], squares[0])
+        roots = [square.root() for square in squares]
+        total = sum(roots[1:], roots[0])
+        return total * total
+
+    def _square(self, rows: Enclosure, c: int) -> Enclosure:
+        """pᵀGp of weights p of an action ``[n]``."""
+        return ((rows @ self.g.expected_grams[c]) * rows).sum().positive()
 
     def _apart(self, functionals: Enclosure, c: int) -> Enclosure:
         """ω_c(G_c⁻¹ − G0_c⁻¹)B_c⁻¹ of functionals ``[n, k]``: what multiplies the whitened noise of an action."""
@@ -579,20 +629,19 @@ class Derivation:
         value = (weights @ self.g.residuals[:, :, None]).sum(0)[:, 0]
         return value, (weights @ self.operators.T).sum(0)
 
-    def _largest(self, weights: Enclosure, pair: tuple[int, int] | None) -> Floats:
+    def _largest(self, weights: Enclosure, pair: Pair, close: bool) -> Floats:
         """Bounds on one fresh state's term for V̂ and for the f_i ``[2, n]``: by leverage, and by states if few."""
         g, factor, dense = self.g, self.box.inflation(self.box.dense), self.box.dense_values
 
         def reach(rows: Enclosure, c: int) -> Floats:  # |p·x|² ≤ (pᵀGp)·(the largest leverage)
-            forms = ((rows @ g.expected_grams[c]) * rows).sum().positive()
-            return (forms * self.expected_leverage[c]).root().above[:, None]
+            return (self._square(rows, c) * self.expected_leverage[c]).root().above[:, None]
 
         sizes = np.stack([reach(weights[c], c) for c in range(g.actions)])
         both = None if pair is None else reach(weights[pair[0]] + weights[pair[1]], pair[0])
         lengths = factor * self._lengths.max(axis=2, keepdims=True)
         gaps = {compared: factor * gap.max(axis=1, keepdims=True) for compared, gap in self._gaps.items()}
         largest = self._terms(sizes, both, pair, lengths, gaps)[:, :, 0]
-        if weights.shape[1] * len(dense) > _MOST_CLOSE:
+        if not close:
             return largest
         swings = weights @ dense.T
         both = None if pair is None else (swings[pair[0]] + swings[pair[1]]).size
@@ -634,18 +683,25 @@ class Derivation:
 
     def _lengths_of(self, weights: dict[int, Enclosure]) -> Lengths:
         """What bounds the noise of a vector of functionals with these weights ``[q, k]`` of some actions."""
-        size = len(next(iter(weights.values())))
-        forms, likely = Enclosure(np.zeros((2, size, size))), np.zeros((2, size, size))
+        size, kinds = len(next(iter(weights.values()))), len(self._likely[0])
+        forms, likely = Enclosure(np.zeros((kinds, size, size))), np.zeros((kinds, size, size))
         for i, (c, d) in enumerate(self.g.pairs(self.g.paired)):
             if c not in weights or d not in weights:
                 continue
-            form = weights[c] @ self._moments[i, :2] @ weights[d].T
+            form = weights[c] @ self._moments[i, :kinds] @ weights[d].T
             guess = weights[c].middle @ self._likely[i] @ weights[d].middle.T
             forms = forms + (form if c == d else form + form.T)
             likely += guess if c == d else guess + np.swapaxes(guess, 1, 2)
-        sizes = np.zeros((self.g.actions, 1, len(self.box.dense_values)))
+        if self.g.pointwise:
+            plain = [rows @ self.g.grams[c] @ rows.T for c, rows in weights.items()]
+            bound = sum(plain[1:], plain[0]) * float(len(plain) if self.g.paired else 1)
+            forms, likely = stacked([forms[0], bound]), np.stack([likely[0], bound.middle])
+        dense = self.box.dense_values
+        sizes = np.zeros((self.g.actions, 1, len(dense)))
         for c, rows in weights.items():
-            sizes[c, 0] = (rows @ self.box.dense_values.T).length(0).above
+            for start in range(0, len(dense), _POINTS):
+                place = slice(start, start + _POINTS)
+                sizes[c, 0, place] = (rows @ dense[place].T).length(0).above
         terms = self._terms(sizes, None, None, self._lengths, self._gaps).max(axis=(1, 2))
         longest = (self.box.inflation(self.box.dense, 2) * terms * (1 + 1e-14)).tolist()
         diagonal, lengths = np.arange(size), Lengths(size, [], [])
@@ -666,14 +722,16 @@ class Derivation:
     @property
     def _log_term(self) -> Enclosure:
         """L of the events about lengths of vectors: that of u and, of rows in order, those of every action."""
-        vectors = 1 + self.g.actions * self.g.ordered
-        return logarithm(_NORM_EVENTS * vectors / enclosed(self.g.part("size of the error")))
+        events = _POINT_EVENTS if self.g.pointwise else _NORM_EVENTS * (1 + self.g.actions * self.g.ordered)
+        return logarithm(events / enclosed(self.g.part("size of the error")))
 
     @cached_property
     def expected_length(self) -> float:
         """κ as training data and the fresh states let us expect it: for slopes."""
         if self.m == 1:
             return 0.0
+        if self.g.pointwise:
+            return self._expected_at_points
         (trace, _, _), (_, top, _) = self._error[1].expected
         alpha, beta = norms(self._error[1], self._log_term, self.g.ordered)[1]
         stretch = 1 / (1 - min(2 * top**0.5, _MOST_GROWTH))
@@ -693,9 +751,10 @@ class Derivation:
             each = [self._lengths_of({c: enclosed(matrix)}) for c, matrix in enumerate(self._whitening)]
             white = stacked([stacked(norms(lengths, self._log_term, ordered=True)[0]) for lengths in each])
         if m == 0:
-            return Size(Enclosure(np.zeros(0)), Enclosure(np.zeros((0, 0))), 0.0, 0.0, white)
+            return Size(0.0, 0.0, white)
         functionals, lengths = self._error
-        value, matrix = self._observed(functionals @ g.precision)
+        if g.pointwise:
+            return self._size_at_points
         alpha, beta = norms(lengths, self._log_term, g.ordered)[0]
         if g.ordered:
             mismatch = np.array([norm(self._apart(functionals[c], c)) for c in g.used])
@@ -703,43 +762,100 @@ class Derivation:
             magnified = enclosed(np.array(squares)).root().sum() * (1.0 + self.gamma) * g.tau / (1.0 - growth)
             added = (white[list(g.used)] * mismatch[:, None]).sum(0) + magnified * np.array(self.radius)
             alpha, beta = alpha + added[0], beta + added[1]
-        try:
-            turned = inverse(np.eye(m) - matrix)
-        except ZeroDivisionError:
-            raise TooLittleError(
-                "there is too little data: I − K̂ cannot be distinguished from a singular matrix"
-            ) from None
-        centre = turned @ value
-        start, stretch = centre.length(), norm(turned)
+        centre, inverted = self.solved
+        start, stretch = centre.length(), norm(inverted)
         growth = beta * stretch
         if not float(growth.above) < _MOST_GROWTH:
             raise TooLittleError("there is too little data: errors of the operators may grow from step to step")
         noise = float(((alpha + beta * start) / (1.0 - growth)).above)
-        return Size(centre, turned, noise, float((start + enclosed(stretch) * noise).above), white)
+        return Size(noise, float((start + enclosed(stretch) * noise).above), white)
+
+    @cached_property
+    def solved(self) -> tuple[Enclosure, Enclosure]:
+        """c̃ and M = (I − K̂)⁻¹; TooLittleError where there is none."""
+        value, matrix = self._observed(self._error[0] @ self.g.precision)
+        try:
+            inverted = inverse(np.eye(self.m - 1) - matrix)
+        except ZeroDivisionError:
+            raise TooLittleError(
+                "there is too little data: I − K̂ cannot be distinguished from a singular matrix"
+            ) from None
+        return inverted @ value, inverted
+
+    def _polynomial(self, place: int, values: Enclosure) -> Enclosure:
+        """The functionals of the polynomial of one used action in u, at points with these harmonics ``[n, k]``."""
+        rows = np.zeros((2, len(values), len(self.g.used), self.k))
+        rows[0, :, place], rows[1, :, place] = values.middle, values.radius
+        return self._through_error(Enclosure(*rows.reshape(2, len(values), -1)))
+
+    @cached_property
+    def _at_points(self) -> tuple[Points, Enclosure, Floats]:
+        """û at the points of a mesh, the polynomials of the used actions in turn; L; slopes for the noise of V̂."""
+        parts = [self.at(self.box.coarse, partial(self._polynomial, place)) for place in range(len(self.g.used))]
+        points = Points(*(joined(arrays) for arrays in zip(*parts, strict=True)))
+        L = logarithm(float(_POINT_EVENTS * len(points.value)) / enclosed(self.g.part("size of the error")))
+        return points, L, best_slope(_CAUTION * points.expected, points.largest[:, 0], L.middle)
+
+    @property
+    def _size_at_points(self) -> Size:
+        """(4'): half the span of u by its values at points."""
+        (points, L, slope), factor = self._at_points, self.box.inflation(self.box.coarse)
+        lengths = self._error[1]
+        alpha = norms(Lengths(lengths.size, lengths.observed[:1], lengths.expected[:1]), self._log_term, False)[0][0]
+        beta = hoeffding_norm(*lengths.observed[1][:2], self._log_term)
+        total = points.value + points.shift
+        offset = (enclosed(float(total.above.max())) - float(total.below.min())) * 0.5
+        first = (alpha * points.turned + sloped(points.square, points.largest[:, 0], L, slope)).above
+        shares = ((2.0 * L * points.squares).root() + beta * points.turned).above
+        share = enclosed(float(shares.max())) * factor
+        if not float(share.above) < _MOST_GROWTH:
+            raise TooLittleError("there is too little data: the error of the value may grow from step to step")
+        size = float(((offset + float(first.max())) * factor / (1.0 - share)).above)
+        return Size(float((alpha + beta * size).above), size, Enclosure(np.zeros((0, 2))))
+
+    @property
+    def _expected_at_points(self) -> float:
+        """The same as training data let us expect it, in plain floating point."""
+        (points, L, slope), factor = self._at_points, self.box.inflation(self.box.coarse)
+        lengths, plain = self._error[1], np.sqrt(points.squares.middle)
+        (_, alpha), (trace, top, _) = (
+            norms(Lengths(lengths.size, lengths.observed[:1], lengths.expected[:1]), self._log_term, False),
+            lengths.expected[1],
+        )
+        beta = float(hoeffding_norm(enclosed(trace), top, self._log_term).middle)
+        turned = plain / (1 - min(2 * top**0.5, _MOST_GROWTH))
+        first = sloped(enclosed(points.expected), points.largest[:, 0], L, slope) + alpha[0] * turned
+        share = factor * float(((2 * L.middle) ** 0.5 * plain + beta * turned).max())
+        if share >= _MOST_GROWTH:
+            return 0.0
+        offset = _OBSERVED * float(np.sqrt(points.expected.max()))
+        return float(_CAUTION_OF_LENGTH * factor * (offset + float(first.max())) / (1 - share))
 
     # Bands.
 
     def radii(self, points: Points, log_terms: Enclosure) -> tuple[Floats, Floats]:
         """The radius at points without u, and what u adds ``[s, n]``."""
         size = self.size
-        bounds = points.largest[0] + self.expected_length * points.largest[1]
+        most = points.largest.T
+        bounds = most[0] + self.expected_length * most[1]
         slope = best_slope(_CAUTION * points.expected, bounds, log_terms.middle)
-        first = sloped(points.square, points.largest[0], log_terms, slope)
+        first = sloped(points.square, most[0], log_terms, slope)
         length = enclosed(size.length)
         squares = length * length * points.squares
         roots = points.square.root() + squares.root()
         moment = roots * roots
         if points.cross.shape[1]:
-            turned = (points.cross @ size.inverse).length()
-            together = points.square + 2.0 * (points.cross @ size.centre + size.noise * turned) + squares
+            centre, inverted = self.solved
+            turned = (points.cross @ inverted).length()
+            together = points.square + 2.0 * (points.cross @ centre + size.noise * turned) + squares
             moment = smaller(moment, together.positive())
-        total = sloped(moment, (length * points.largest[1] + points.largest[0]).above, log_terms, slope)
+        total = sloped(moment, (length * most[1] + most[0]).above, log_terms, slope)
         first = np.minimum(first, total)
-        turned = (points.observed @ size.inverse).length() * size.noise
+        turned = points.turned * size.noise
         with np.errstate(invalid="ignore"):
             second = np.where(np.isfinite(total), (enclosed(total) - first + turned).above, np.inf)
         if self.g.ordered:
-            added = points.mismatch.T @ size.white
+            added = points.mismatch @ size.white
             first = (added[:, 0] + first).above
             second = (added[:, 1] * size.length + second).above
         return first, second
@@ -748,10 +864,10 @@ class Derivation:
         """One for every pair of actions of which the expert uses one."""
         g, bands = self.g, []
         counts = g.shares.shape[2:]
-        values, total = self.box.mesh(counts), float(enclosed(g.shares.reshape(-1)).sum().above)
+        total = float(enclosed(g.shares.reshape(-1)).sum().above)
         for (b, a), shares in zip(g.compared, g.shares, strict=True):
             events = enclosed(shares.reshape(2, -1)) * (g.part("band") / max(total, 1.0))
-            points = self.points(self.functionals((b, a), values), (b, a))
+            points = self.at(counts, partial(self.functionals, (b, a)), (b, a))
             first, second = self.radii(points, -logarithm(events))
             outside = (self.lebesgue[b] + self.lebesgue[a] + self._later * self.worst) * g.tau
             if g.ordered:
@@ -763,8 +879,8 @@ class Derivation:
         return bands
 
     def _curve(self, b: int, a: int) -> Enclosure:
-        g, size = self.g, self.size
-        sums = enclosed(g.residuals) + (size.centre @ self.operators if len(size.centre) else 0.0)
+        g, (centre, _) = self.g, self.solved
+        sums = enclosed(g.residuals) + (centre @ self.operators if len(centre) else 0.0)
         errors = (g.precision @ sums[:, :, None])[:, :, 0]
         ahead = self.resolvent.T @ errors[list(g.used)].reshape(-1)
         lift = self.gamma * ((enclosed(g.Z[b]) - g.Z[a]).T @ ahead)
@@ -792,7 +908,7 @@ class Derivation:
         lost = float((enclosed(first[0, 0]) + second[0, 0] + outside).above)
         if not np.isfinite(lost):
             return 0.0
-        corrected = points.value[0] + g.dropped + (points.observed[0] * size.centre).sum() - lost - self.rounding(lost)
+        corrected = points.value[0] + g.dropped + points.shift[0] - lost - self.rounding(lost)
         return max(0.0, float(corrected.below))
 
     def visits(self) -> Floats:
@@ -805,11 +921,12 @@ class Derivation:
         L = logarithm(events / enclosed(g.part("regret") / 2))
         for c in range(g.actions):
             weights = values @ g.expected_precision[c]
-            swings = (weights @ dense.T).absolute()
             for w, guess in enumerate(g.tent_fits[c]):
                 fit = dense @ guess
                 reach = (fit - 0.5).absolute() + 0.5  # max(1 − fit, fit)
-                largest = box.inflation(box.dense, 2) * (swings * reach).above.max(axis=1) * (1 + 1e-15)
+                blocks = [weights[start : start + _POINTS // 4] for start in range(0, len(weights), _POINTS // 4)]
+                most_of = [((rows @ dense.T).absolute() * reach).above.max(axis=1) for rows in blocks]
+                largest = box.inflation(box.dense, 2) * np.concatenate(most_of) * (1 + 1e-15)
                 observed = ((weights @ moments[c, w]) * weights).sum().positive()
                 if g.ordered:
                     likely = max(float(fit.middle.max()), 1e-6)
@@ -922,6 +1039,11 @@ def best_rate(expected: float, bound: float, log_term: float) -> float:
     for _ in range(5):
         y -= (math.expm1(y) - y - ratio) / math.expm1(y)
     return min(max(y, 1e-6), 50.0)
+
+
+def hoeffding_norm(trace: Enclosure, top: float, log_term: Enclosure) -> Enclosure:
+    """Lemma 9."""
+    return (trace + 2.0 * (trace * top * log_term).root() + 2.0 * log_term * top).root()
 
 
 Rates = tuple[float, float] | None

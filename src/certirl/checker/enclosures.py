@@ -165,6 +165,13 @@ def stacked(arrays: Sequence[Enclosure]) -> Enclosure:
     return Enclosure(np.stack([array.middle for array in arrays]), np.stack([array.radius for array in arrays]))
 
 
+def joined(arrays: Sequence[Any]) -> Any:
+    """Arrays, or enclosures, one after the other along their first axis."""
+    if not isinstance(arrays[0], Enclosure):
+        return np.concatenate(arrays)
+    return Enclosure(*(np.concatenate([getattr(x, name) for x in arrays]) for name in ("middle", "radius")))
+
+
 def smaller(x: Enclosure, y: Enclosure) -> Enclosure:
     """min(x, y)."""
     return between(np.minimum(x.below, y.below), np.minimum(x.above, y.above))

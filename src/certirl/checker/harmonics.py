@@ -7,6 +7,7 @@ for each coordinate; an interval is a box with one. The notation is that of docs
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -20,6 +21,7 @@ from certirl.checker.enclosures import PI, Enclosure, Floats, enclosed, stacked,
 
 _DENSE, _LEAST_DENSE, _MOST_DENSE, _MOST_FINE = 20.0, 3.0, 4_000, 40_000
 _VISITED = 4.0
+_COARSE, _LEAST_COARSE, _MOST_COARSE = 4.0, 2.5, 8_000
 _MOVE, _MOST_CELLS = 0.06, 1_000_000  # how far an expansion of size 1 may move within a cell, and the most cells
 _MOST_VALUES = 1 << 20  # function values of one minimum
 _TOLERANCE = {1: 1e-9, 2: 1e-7}  # of the range of values: how far below the least value its bound may be
@@ -386,9 +388,8 @@ class Box:
         """Points along each coordinate, by how many there are for each degree."""
         return tuple(axis.count(density, least) for axis in self.axes)
 
-    def _dense(self, most: int) -> tuple[int, ...]:
-        density = _DENSE
-        while math.prod(self.counts(density, 1)) > most and density > _LEAST_DENSE:
+    def _dense(self, most: int, density: float = _DENSE, least: float = _LEAST_DENSE) -> tuple[int, ...]:
+        while math.prod(self.counts(density, 1)) > most and density > least:
             density -= 0.25
         return self.counts(density)
 
@@ -407,9 +408,19 @@ class Box:
         """Few, for bounds that need not be sharp."""
         return self.counts(_VISITED)
 
-    def mesh(self, counts: tuple[int, ...], *, harmonics: bool = True) -> Enclosure:
-        """h at all points of a mesh ``[N, k]``, the last coordinate varying fastest; or the functions themselves."""
-        tables, numbers = [], np.indices(counts).reshape(len(counts), -1)
+    @cached_property
+    def coarse(self) -> tuple[int, ...]:
+        """Few as well, fewer where there are many functions."""
+        return self._dense(_MOST_COARSE, _COARSE, _LEAST_COARSE)
+
+    def blocks(self, counts: tuple[int, ...], length: int) -> Iterator[Enclosure]:
+        """h at the points of a mesh, ``length`` of them at once."""
+        for start in range(0, math.prod(counts), length):
+            yield self.mesh(counts, rows=slice(start, start + length))
+
+    def mesh(self, counts: tuple[int, ...], *, harmonics: bool = True, rows: slice = slice(None)) -> Enclosure:
+        """h at the points of a mesh ``[N, k]``, the last coordinate varying fastest; or the functions themselves."""
+        tables, numbers = [], np.indices(counts).reshape(len(counts), -1)[:, rows]
         for axis, n, column, number in zip(self.axes, counts, self.indices.T, numbers, strict=True):
             table = axis.waves(axis.narrow, axis.spread(n))
             if not harmonics:

@@ -24,6 +24,7 @@ _DENSE = (20.0, 3.0)  # points per degree of one coordinate in a dense mesh, at 
 _MOST_DENSE, _MOST_FINE = 4_000, 40_000  # points of the dense mesh and of the fine one
 _MOST_BAND = 30_000  # points at which bands are computed
 _VISITED = 4.0  # points per degree for visits, whose bound need not be sharp
+_COARSE, _MOST_COARSE = (4.0, 2.5), 8_000  # points per degree for the error of a value, at most and at least
 _BLOCK = 1024  # states blended at once
 _MOVE, _MOST_CELLS = 0.06, 1_000_000  # how far an expansion of size 1 may move within a cell, and the most cells
 
@@ -163,8 +164,13 @@ class Frame:
         """A coarse one, for bounds that need not be sharp."""
         return self.mesh(tuple(max(n, 2) for n in self.basis.spread_counts(_VISITED)))
 
-    def _dense(self, most: int) -> Mesh:
-        share, least = _DENSE
+    @cached_property
+    def coarse(self) -> Mesh:
+        """Another coarse one, of fewer points where there are many functions."""
+        return self._dense(_MOST_COARSE, _COARSE)
+
+    def _dense(self, most: int, shares: tuple[float, float] = _DENSE) -> Mesh:
+        share, least = shares
         while prod(self.basis.spread_counts(share)) > most and share > least:
             share -= 0.25
         return self.mesh(tuple(max(n, 2) for n in self.basis.spread_counts(share)))

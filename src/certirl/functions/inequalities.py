@@ -132,6 +132,20 @@ def mixed_norm(
     return np.sqrt((top + 1 / scale) * (2 * log_term + size * np.log1p(scale * total / size)))
 
 
+def hoeffding_norm(trace: Any, largest: Any, log_term: float) -> Any:
+    """‖X‖ < √(T + 2√(TtL) + 2tL) for a sum X of independent vectors of mean 0, but for probability e^−L (Hoeffding).
+
+    Along every λ the terms λ·X_r lie in intervals with half-lengths whose squares add up to λᵀHλ at most; T and t are
+    trace and largest eigenvalue of H, known beforehand.
+
+    Args:
+        trace: T, or an upper bound.
+        largest: t, or an upper bound.
+        log_term: L.
+    """
+    return np.sqrt(trace + 2 * np.sqrt(trace * largest * log_term) + 2 * largest * log_term)
+
+
 def best_scale(
     trace: float, largest: float, bound: float, log_term: float, size: int, rates: tuple[Any, Any] | None = None
 ) -> float:

@@ -13,6 +13,9 @@ E_c(f)⟩, a sum over fresh states of Z(f) = Σ_c (weights_c·x) E_c(f). `workin
 f_1, …, f_{m−1} that its error u is made of, the observed sums, the observed second moments and the largest terms;
 `bands` turns them into inequalities, for any δ, and for more data that say nothing new.
 
+The error u is bounded in one of two ways, which training data choose: by its length in the f_i, whose observed second
+moments are then needed, or at points (`Surrogate.pointwise`), as a function within h_u of a constant.
+
 Where rows may depend on each other, bounds need weights that were fixed before (`Surrogate.design`, section 18 of the
 notes). The noise of a functional is then bounded with these weights, and what the weights of the regression differ by
 is multiplied by a bound on the noise of all columns of an action, whitened.
@@ -20,8 +23,9 @@ is multiplied by a bound on the noise of all columns of an action, whitened.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +39,7 @@ from certirl.functions.inequalities import (
     best_scale,
     best_slope,
     empirical_bernstein,
+    hoeffding_norm,
     log_term,
     mixed_norm,
     sloped,
@@ -45,6 +50,7 @@ from certirl.proof.sums import Evidence, sum_error
 from certirl.proof.surrogate import Surrogate
 
 _MOST_CLOSE = 250_000  # numbers up to which largest terms are looked for state by state at every point
+BLOCK = 1024  # points worked on at once
 
 
 class Noise(NamedTuple):
@@ -52,9 +58,9 @@ class Noise(NamedTuple):
 
     Attributes:
         value: observed second moments ΣZ(V̂)² ``[n]``.
-        operator: Σ_i ΣZ(f_i)² ``[n]``.
+        operator: bounds on ΣZ(u)² for u of size 1 ``[n]``: Σ_i ΣZ(f_i)²; pointwise S₁, from Σ x xᵀ alone.
         cross: ΣZ(V̂)Z(f_i) ``[n, r]``.
-        largest: bounds on |Z(V̂)| and on the length of (Z(f_i))_i ``[n, 2]``.
+        largest: bounds on |Z(V̂)| and on |Z(u)| for u of size 1 ``[n, 2]``.
     """
 
     value: Array
@@ -72,7 +78,8 @@ class Points(NamedTuple):
 
     Attributes:
         value: observed ΣZ(V̂) ``[n]``.
-        functions: observed ΣZ(f_i), i ≥ 1 ``[n, m − 1]``.
+        shift: observed Σ_i c̃_i ΣZ(f_i) ``[n]``.
+        turned: the length of (I − K̂)⁻ᵀ(ΣZ(f_i))_i ``[n]``.
         noise: as above.
         expected: ΣZ(V̂)² as training data let us expect it ``[n]``.
         mismatch: the length of weights of the regression less fixed ones, times the noise ``[n, A]``; ``[n, 0]`` where
@@ -81,7 +88,8 @@ class Points(NamedTuple):
     """
 
     value: Array
-    functions: Array
+    shift: Array
+    turned: Array
     noise: Noise
     expected: Array
     mismatch: Array
@@ -93,7 +101,8 @@ class Lengths(NamedTuple):
 
     Attributes:
         size: its entries.
-        trace: of the second moments of the vector, for V̂ and for the f_i together ``[2]``.
+        trace: of the second moments of the vector, for V̂ and for the f_i together ``[2]``; pointwise, instead of the
+            latter, of the matrix H that bounds those of every function between −1 and 1.
         top: their largest eigenvalues ``[2]``.
         longest: bounds on the length of a term ``[2]``.
         expected_trace, expected_top: as training data let us expect them ``[2]``.
@@ -198,8 +207,9 @@ class Workings:
             self._turn = self.gram @ np.linalg.inv(self.design)  # weights of the regression to fixed ones
         self._pairs, every = s.pairs(e.paired), s.pairs(True)
         expected = s.noise[[every.index(pair) for pair in self._pairs]] * count
-        observed = np.stack([e.residual_moments, e.operator_moments], axis=1)
-        self._moments = harmonics.lifted(np.concatenate([observed, expected, e.cross_moments], axis=1))
+        kinds = [e.residual_moments] if s.pointwise else [e.residual_moments, e.operator_moments]
+        self._kinds = len(kinds)
+        self._moments = harmonics.lifted(np.concatenate([np.stack(kinds, axis=1), expected, e.cross_moments], axis=1))
         self.function_sums = s.mix[1:] @ e.operator_residuals  # Σ x E_c(f_i) [A, m − 1, k]
         self._suprema()
         self._roots = self._noise_roots()
@@ -209,11 +219,15 @@ class Workings:
     def _suprema(self) -> None:
         """Over all states: leverages, and the sizes of V̂, of the f_i and of their fits."""
         harmonics, s = self.frame, self.s
-        fine, dense = harmonics.values(harmonics.fine.states), harmonics.dense_values
+        dense = harmonics.dense_values
 
         def leverages(inverses: Array) -> Array:
-            each = [float(np.einsum("ni,ni->n", fine @ inverse, fine).max()) for inverse in inverses]
-            return harmonics.fine.double * np.array(each)
+            most = np.zeros(self.A)
+            for states in _blocks(harmonics.fine.states):
+                fine = harmonics.values(states)
+                each = [float(np.einsum("ni,ni->n", fine @ inverse, fine).max()) for inverse in inverses]
+                most = np.maximum(most, each)
+            return harmonics.fine.double * most
 
         self.leverage = leverages(self.precision)
         self.lebesgue = 1 + np.sqrt(self.e.counts * self.leverage)
@@ -222,11 +236,17 @@ class Workings:
         if self.is_fixed:
             self.spread = max(self.spread, float((self.design[:, 0, 0] * self._expected_leverage).max()))
         self.residual_lebesgue = float(self.lebesgue[self._used].max())
+        self._fits = (s.fits @ dense.T - (s.low + s.high) / 2)[:, None]  # [A, 1, q]
+        if s.pointwise:  # u is compared with a constant, the middle of its range
+            self.radius = np.array([(s.high - s.low) / 2, 1.0])
+            self._lengths = np.stack([np.abs(self._fits[:, 0]), np.zeros((self.A, len(dense)))])
+            gaps = {(b, a): np.abs(self._fits[b, 0] - self._fits[a, 0]) for b, a in s.compared}
+            self._gaps = {pair: np.stack([gap, np.zeros(len(dense))]) for pair, gap in gaps.items()}
+            return
         # At each state f_i is an average of its polynomials, one for every used action.
         values = s.mix[1:].reshape(-1, len(self._used), self.k) @ dense.T  # [m − 1, U, q]
         middle = (values.min(axis=(1, 2)) + values.max(axis=(1, 2))) / 2
         away, fits = values - middle[:, None, None], s.mix[1:] @ s.Z @ dense.T - middle[:, None]  # [A, m − 1, q]
-        self._fits = (s.fits @ dense.T - (s.low + s.high) / 2)[:, None]  # [A, 1, q]
         # Along every direction a vector of expansions is an expansion, so that its length is bounded as one.
         size = harmonics.dense.factor * np.linalg.norm(away, axis=0).max(initial=0.0)
         self.radius = np.array([(s.high - s.low) / 2, size])
@@ -239,40 +259,62 @@ class Workings:
     @cached_property
     def compared(self) -> dict[tuple[int, int], Points]:
         """The functionals of every pair of actions that is compared, at the points of the bands."""
-        values = self.frame.values(self.s.mesh.states)
-        return {pair: self.points(self.weights(*pair, values), pair) for pair in self.s.compared}
+        states = self.s.mesh.states
+        return {pair: self._in_blocks(states, partial(self.weights, *pair), pair) for pair in self.s.compared}
+
+    @cached_property
+    def at_points(self) -> Points:
+        """û at the points `Frame.coarse`: of every used action its polynomial, one action after the other."""
+        states, places = self.frame.coarse.states, range(len(self._used))
+        return _joined([self._in_blocks(states, partial(self._polynomial, place)) for place in places])
+
+    def _polynomial(self, place: int, values: Array) -> Array:
+        """The functionals behind the polynomial of one used action in u, at states with these harmonics ``[n, k]``."""
+        rows = np.zeros((len(values), len(self._used), self.k))
+        rows[:, place] = values
+        return self.of_error(rows.reshape(len(values), -1))
+
+    def _in_blocks(
+        self, states: Array, weights: Callable[[Array], Array], pair: tuple[int, int] | None = None
+    ) -> Points:
+        """Functionals at states, whose harmonics give the weights: a block of them after the other."""
+        close = len(states) * len(self.frame.dense.states) <= _MOST_CLOSE
+        return _joined([self.points(weights(self.frame.values(block)), pair, close) for block in _blocks(states)])
 
     @cached_property
     def drop(self) -> Points:
         """The functional behind the span of the value."""
-        return self.points(self.of_error(self.s.drop[None]))
+        close = len(self.frame.dense.states) <= _MOST_CLOSE
+        return self.points(self.of_error(self.s.drop[None]), close=close)
 
     @cached_property
     def visits(self) -> list[Visits]:
         """What the data say about P_c of every tent, at the points `Frame.visited`."""
         values, moments = self.frame.values(self.frame.visited.states), self.frame.lifted(self.e.visit_moments)
-        dense, visits = self.frame.dense_values, []
+        dense, double, visits = self.frame.dense_values, self.frame.dense.double, []
         for c in range(self.A):
             weights = self._fixed(values @ self.precision[c], c)
-            swings, length, mismatch = np.abs(weights @ dense.T), np.zeros(0), np.zeros(0)
+            fits = dense @ self.s.tent_fits[c].T  # [q, w]
+            reach = np.maximum(1 - fits, fits).T
+            swings = (np.abs(rows @ dense.T) for rows in _blocks(weights, BLOCK // 4))
+            largest = [np.array([double * (swing * sizes).max(axis=1) for sizes in reach]) for swing in swings]
+            length, mismatch = np.zeros(0), np.zeros(0)
             if self.is_fixed:
                 root = _root(self.design[c])
                 length = np.einsum("ni,ni->n", weights @ self.design[c], weights)
                 mismatch = np.linalg.norm((values @ self.precision[c] - weights) @ root, axis=1)
                 whitened = np.linalg.norm(np.linalg.solve(root, dense.T), axis=0)
-            for w, guess in enumerate(self.s.tent_fits[c]):
-                fit = dense @ guess
-                sizes, likely = np.maximum(1 - fit, fit), max(float(fit.max()), 1e-6)
-                largest = self.frame.dense.double * (swings * sizes).max(axis=1)
+            for w, (fit, sizes) in enumerate(zip(fits.T, reach, strict=True)):
+                likely = max(float(fit.max()), 1e-6)
                 observed = np.einsum("ni,ni->n", weights @ moments[c, w], weights)
                 noise = None
                 if self.is_fixed:
                     forms = np.linalg.solve(root, np.linalg.solve(root, moments[c, w]).T)
-                    top, longest = np.linalg.eigvalsh(forms)[-1], self.frame.dense.double * (whitened * sizes).max()
+                    top, longest = np.linalg.eigvalsh(forms)[-1], double * (whitened * sizes).max()
                     each = (np.array([x]) for x in (np.trace(forms), max(top, 0.0), longest, self.k * likely, likely))
                     noise = Lengths(self.k, *each)
-                curve = self.precision[c] @ self.e.visits[c, w]
-                visits.append(Visits(c, w, curve, observed, largest, likely * length, mismatch, noise))
+                curve, most = self.precision[c] @ self.e.visits[c, w], np.concatenate([block[w] for block in largest])
+                visits.append(Visits(c, w, curve, observed, most, likely * length, mismatch, noise))
         return visits
 
     def weights(self, b: int, a: int, values: Array) -> Array:
@@ -292,16 +334,25 @@ class Workings:
         weights[self._used] = lifted.reshape(len(rows), len(self._used), self.k).swapaxes(0, 1)
         return weights
 
-    def points(self, weights: Array, pair: tuple[int, int] | None = None) -> Points:
-        """What evidence says about functionals ``[A, n, k]``, those of a pair of actions if they belong to one."""
+    def points(self, weights: Array, pair: tuple[int, int] | None = None, close: bool = False) -> Points:
+        """What evidence says about functionals ``[A, n, k]``.
+
+        Args:
+            weights: theirs.
+            pair: of actions, if they belong to one.
+            close: look for the largest terms state by state.
+        """
         active = [c for c in range(self.A) if weights[c].any()] or [0]
         fixed = np.stack([self._fixed(weights[c], c) for c in range(self.A)]) if self.is_fixed else weights
-        forms = self._forms(fixed, active)
-        largest = self._largest(fixed, active, pair)
-        squares = np.maximum(forms[:, :3], 0.0)  # negative by rounding alone, where paired noise cancels
-        noise = Noise(squares[:, 0], squares[:, 1], forms[:, 4:], largest)
-        value = np.einsum("cnk,ck->n", weights, self.e.residuals)
-        functions = np.einsum("cnk,cik->ni", weights, self.function_sums, optimize=True)
+        forms, kinds = self._forms(fixed, active), self._kinds
+        lengths = {c: self._squares(fixed[c], c) for c in active}
+        largest = self._largest(fixed, lengths, pair, close)
+        squares = np.maximum(forms[:, : 2 * kinds], 0.0)  # negative by rounding alone, where paired noise cancels
+        operator = self._plain(lengths) if self.s.pointwise else squares[:, 1]
+        noise = Noise(squares[:, 0], operator, forms[:, 2 * kinds :], largest)
+        value, observed = np.einsum("cnk,ck->n", weights, self.e.residuals), self.observed(weights)
+        far = np.full(len(value), np.inf)
+        turned = far if self.inverse is None else np.linalg.norm(observed @ self.inverse, axis=1)
         n = len(value)
         mismatch, magnified = np.zeros((n, self.A if self.is_fixed else 0)), np.zeros(n)
         if self.is_fixed:
@@ -309,7 +360,34 @@ class Workings:
                 mismatch[:, c] = np.linalg.norm((weights[c] - fixed[c]) @ self._roots[c], axis=1)
                 squares_of_weights = np.einsum("ni,ni->n", weights[c] @ self.gram[c], weights[c])
                 magnified += np.sqrt(self.e.counts[c] * np.maximum(squares_of_weights, 0.0))
-        return Points(value, functions, noise, squares[:, 2], mismatch, magnified)
+        return Points(value, observed @ self.centre, turned, noise, squares[:, kinds], mismatch, magnified)
+
+    def observed(self, weights: Array) -> Array:
+        """ΣZ(f_i), i ≥ 1, of functionals ``[A, n, k]``: ``[n, m − 1]``."""
+        return sum((weights[c] @ self.function_sums[c].T for c in range(self.A)), np.zeros(()))
+
+    def _plain(self, lengths: dict[int, Array]) -> Array:
+        """S₁ ``[n]``: ΣZ(u)² is at most h²S₁ for every u within h of a constant."""
+        squares = np.stack(list(lengths.values()))
+        return np.asarray(np.sqrt(squares).sum(axis=0) ** 2 if self.e.paired else squares.sum(axis=0))
+
+    def _squares(self, rows: Array, c: int) -> Array:
+        """Σ(w·x)² over the states of an action, as observed or as expected, for weights ``[n, k]``."""
+        return np.maximum(np.einsum("ni,ni->n", rows @ self.design[c], rows), 0.0)
+
+    @cached_property
+    def inverse(self) -> Array | None:
+        """(I − K̂)⁻¹ ``[m − 1, m − 1]``; None where it is too inaccurate."""
+        if not len(self.error.value):
+            return np.zeros((0, 0))
+        left = np.eye(len(self.error.value)) - self.error.matrix
+        values = np.linalg.svd(left, compute_uv=False)
+        return np.linalg.inv(left) if values[0] <= _MOST_CONDITION * values[-1] else None
+
+    @cached_property
+    def centre(self) -> Array:
+        """c̃ ``[m − 1]``; zero where there is no inverse."""
+        return np.zeros(len(self.error.value)) if self.inverse is None else self.inverse @ self.error.value
 
     def _fixed(self, weights: Array, c: int) -> Array:
         """The weights ``[n, k]`` that bounds use for a functional with these weights in the regression of action c."""
@@ -319,34 +397,39 @@ class Workings:
         """Roots of what is expected of Σ x xᵀ Y_c² for every action; none where no weights were fixed before."""
         if not self.is_fixed:
             return []
-        moments = dict(zip(self._pairs, self._moments[:, 2], strict=True))
+        moments = dict(zip(self._pairs, self._moments[:, self._kinds], strict=True))
         return [_root(moments[c, c]) for c in range(self.A)]
 
     def _of_error(self) -> Error:
         weights = self.of_error(np.linalg.inv(self.s.mix).T[1:])
         value = np.einsum("cnk,ck->n", weights, self.e.residuals)
-        matrix = np.einsum("cnk,cik->ni", weights, self.function_sums, optimize=True)
         fixed = {c: self._fixed(weights[c], c) for c in self._used}
         mismatch, magnified = np.zeros(self.A if self.is_fixed else 0), 0.0
         if self.is_fixed and len(value):
             for c in self._used:
                 mismatch[c] = np.linalg.norm((weights[c] - fixed[c]) @ self._roots[c], 2)
                 magnified += float(np.sqrt(self.e.counts[c]) * np.linalg.norm(weights[c] @ _root(self.gram[c]), 2))
-        return Error(value, matrix, self._lengths_of(fixed), mismatch, magnified)
+        return Error(value, self.observed(weights), self._lengths_of(fixed), mismatch, magnified)
 
     def _lengths_of(self, weights: dict[int, Array]) -> Lengths:
         """What bounds the noise of a vector of functionals with these weights ``[q, k]`` of each action."""
         size = len(next(iter(weights.values())))
-        forms = np.zeros((4, size, size))
+        forms = np.zeros((2, 2, size, size))  # observed and expected, of V̂ and of the f_i
         for c, d, moments in self._active_pairs(list(weights)):
-            product = weights[c] @ moments[:4] @ weights[d].T
-            forms += product if c == d else product + product.swapaxes(1, 2)
-        trace = np.trace(forms, axis1=1, axis2=2)
-        top = np.maximum(np.linalg.eigvalsh(forms)[:, -1] if size else np.zeros(4), 0.0)
-        dense = self.frame.dense_values
-        lengths = {c: np.linalg.norm(rows @ dense.T, axis=0)[None] for c, rows in weights.items()}
+            for kind, moment in enumerate(moments[: 2 * self._kinds]):
+                product = weights[c] @ moment @ weights[d].T
+                forms[divmod(kind, self._kinds)] += product if c == d else product + product.T
+        if self.s.pointwise:
+            each = sum(rows @ self.gram[c] @ rows.T for c, rows in weights.items())
+            forms[:, 1] = (len(weights) if self.e.paired else 1) * each
+        trace = np.trace(forms, axis1=2, axis2=3)
+        top = np.maximum(np.linalg.eigvalsh(forms)[:, :, -1] if size else np.zeros((2, 2)), 0.0)
+        dense = _blocks(self.frame.dense_values)
+        lengths = {
+            c: np.concatenate([np.linalg.norm(rows @ h.T, axis=0) for h in dense])[None] for c, rows in weights.items()
+        }
         longest = self.frame.dense.double * self._terms(lengths, {}, None, self._lengths, self._gaps).max(axis=(1, 2))
-        return Lengths(size, trace[:2], top[:2], longest, trace[2:], top[2:])
+        return Lengths(size, trace[0], top[0], longest, trace[1], top[1])
 
     def _active_pairs(self, active: list[int]) -> list[tuple[int, int, Array]]:
         every = zip(self._pairs, self._moments, strict=True)
@@ -361,12 +444,10 @@ class Workings:
                 total[:, kind] += form if c == d else 2 * form
         return total
 
-    def _largest(self, weights: Array, active: list[int], pair: tuple[int, int] | None) -> Array:
+    def _largest(self, weights: Array, lengths: dict[int, Array], pair: tuple[int, int] | None, close: bool) -> Array:
         """Bounds on the contribution of one fresh state to V̂ and to the f_i ``[n, 2]``."""
-        if not active:
-            return np.zeros((weights.shape[1], 2))
-        dense, largest = self.frame.dense_values, self._from_lengths(weights, active, pair)
-        if weights.shape[1] * len(dense) > _MOST_CLOSE:
+        active, dense, largest = list(lengths), self.frame.dense_values, self._from_lengths(weights, lengths, pair)
+        if not close:
             return largest
         swings = {c: weights[c] @ dense.T for c in active}
         both = {frozenset(pair): np.abs(swings[pair[0]] + swings[pair[1]])} if pair is not None else {}
@@ -377,15 +458,13 @@ class Workings:
             terms[0] = np.minimum(terms[0], self.radius[0] * sum(sizes.values()) + fits)
         return np.minimum(largest, self.frame.dense.double * terms.max(axis=2).T)
 
-    def _from_lengths(self, weights: Array, active: list[int], pair: tuple[int, int] | None) -> Array:
+    def _from_lengths(self, weights: Array, squares: dict[int, Array], pair: tuple[int, int] | None) -> Array:
         """The same by Cauchy and Schwarz: |w·x| is at most the root of (wᵀG w)·(the largest leverage)."""
-
-        def size(rows: Array, c: int) -> Array:
-            forms = np.einsum("ni,ni->n", rows @ self.design[c], rows)
-            return np.sqrt(np.maximum(forms, 0.0) * self._expected_leverage[c])[:, None]
-
-        sizes = {c: size(weights[c], c) for c in active}
-        both = {frozenset(pair): size(weights[pair[0]] + weights[pair[1]], pair[0])} if pair is not None else {}
+        leverage = self._expected_leverage
+        sizes, both = {c: np.sqrt(square * leverage[c])[:, None] for c, square in squares.items()}, {}
+        if pair is not None:
+            together = self._squares(weights[pair[0]] + weights[pair[1]], pair[0])
+            both[frozenset(pair)] = np.sqrt(together * leverage[pair[0]])[:, None]
         lengths = self.frame.dense.factor * self._lengths.max(axis=2, keepdims=True)
         gaps = {key: self.frame.dense.factor * gap.max(axis=1, keepdims=True) for key, gap in self._gaps.items()}
         return self._terms(sizes, both, pair, lengths, gaps)[:, :, 0].T
@@ -430,6 +509,19 @@ def _root(moments: Array) -> Array:
     return np.asarray((vectors * np.sqrt(values)) @ vectors.T)
 
 
+def _blocks(rows: Array, length: int = BLOCK) -> list[Array]:
+    """Rows in blocks."""
+    return [rows[start : start + length] for start in range(0, len(rows), length)]
+
+
+def _joined(parts: list[Points]) -> Points:
+    """Functionals at the points of all parts, in order."""
+    noise = Noise(*(np.concatenate(arrays) for arrays in zip(*(part.noise for part in parts), strict=True)))
+    rows = [(part.value, part.shift, part.turned, part.expected, part.mismatch, part.magnified) for part in parts]
+    value, shift, turned, *others = map(np.concatenate, zip(*rows, strict=True))
+    return Points(value, shift, turned, noise, *others)
+
+
 @lru_cache(maxsize=16)  # a forecast asks again and again with another δ or size
 def _workings(surrogate: Surrogate, evidence: Evidence, scaled: bool) -> Workings:
     return Workings(surrogate, evidence, scaled=scaled)
@@ -448,6 +540,7 @@ _MOST_GROWTH, _MOST_CONDITION = 0.95, 1e8
 _LEAST_NOISE = 1e-9  # of the largest eigenvalue of second moments by which noise is whitened
 # Slopes are chosen for these multiples of the second moments and of the length of u in the training data.
 _CAUTION, _CAUTION_OF_LENGTH = 1.1, 1.5
+_OBSERVED = 2.5  # the observed error of V̂ at points, in standard deviations of its noise: for forecasts
 
 
 @dataclass(frozen=True, eq=False)
@@ -562,13 +655,14 @@ class Bands(Record):
 
 
 class _Size(NamedTuple):
-    """Bounds on the error u of V̂ in the functions f_i, and on the noise Nν(V) behind it.
+    """Bounds on the error u of V̂, and on the noise Nν(V) behind it.
 
     Attributes:
         centre: c̃, observed ``[m − 1]``.
         inverse: (I − K̂)⁻¹ ``[m − 1, m − 1]``.
         noise: ρ ≥ ‖Nν(V)‖.
-        length: κ ≥ ‖u‖.
+        length: κ ≥ ‖u‖ in the functions f_i; pointwise κ ≥ h_u, half the span of u.
+        stretch: the norm of the inverse, for forecasts.
         white: bounds on the whitened noise of each action's columns, of V̂ and of a fixed function of length 1
             ``[A, 2]``; ``[0, 2]`` where no weights were fixed before.
     """
@@ -577,6 +671,7 @@ class _Size(NamedTuple):
     inverse: Array
     noise: float
     length: float
+    stretch: float
     white: Array
 
     def moment(self, noise: Noise) -> Array:
@@ -599,7 +694,15 @@ def shares_of(surrogate: Surrogate) -> dict[str, float]:
     return SHARES if surrogate.constant else SWITCHING_SHARES
 
 
-def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float, growth: float | None = None) -> Bands:
+def bands(
+    surrogate: Surrogate,
+    evidence: Evidence,
+    *,
+    delta: float,
+    tail: float,
+    growth: float | None = None,
+    only_pairs: bool = False,
+) -> Bands:
     """With probability 1 − δ over the fresh data, (P_b − P_a)V lies within its band for every pair and every state.
 
     Args:
@@ -608,6 +711,7 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
         delta: the probability of failure.
         tail: τ.
         growth: for a forecast: the multiple of the present amount of data, with the same means. For planning only.
+        only_pairs: leave visits and span out.
     """
     work = workings(surrogate, evidence, forecast=growth is not None)
     beyond = np.isfinite(tail)  # an infinite tail leaves nothing to bound
@@ -633,7 +737,7 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
             )
         )
     visits, span = np.ones(len(surrogate.widths)), 0.0
-    if not surrogate.constant and beyond:
+    if not surrogate.constant and beyond and not only_pairs:
         visits = _visits(work, parts["regret"] / 2, tail, growth)
         span = _span(work, size, expected, parts["regret"] / 2, tail, more, growth is None)
     return Bands(tuple(pairs), visits, span)
@@ -651,26 +755,62 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
     white = np.array([_norms(noise.grown(1.0, more**0.5), L, conditional=True)[0] for noise in work.white])
     white = white.reshape(-1, 2)
     if m == 0:  # one column: u is a constant
-        return _Size(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0, white)
+        return _Size(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0, 0.0, white)
+    observed = growth is None
+    if observed and work.inverse is None:
+        return None
+    centre: Array = work.centre if observed else np.zeros(m)
+    inverse: Array = work.inverse if observed and work.inverse is not None else np.eye(m)
+    if work.s.pointwise:
+        bounds = _at_points(work, delta, more, observed)
+        return None if bounds is None else _Size(centre, inverse, *bounds, white)
     ahead, _ = _norms(error.noise.grown(more, more), L, conditional=work.is_fixed)
     alpha, beta = np.array(ahead)
     if work.is_fixed:
         magnified = tail * (1 + work.gamma) / (1 - work.gamma * tail) * error.magnified
         alpha, beta = np.array([alpha, beta]) + error.mismatch @ white / more + magnified * work.radius
-    centre: Array = np.zeros(m)
-    inverse: Array = np.eye(m)
-    if growth is None:
-        left = np.eye(m) - error.matrix
-        if np.linalg.cond(left) > _MOST_CONDITION:
-            return None
-        inverse = np.linalg.inv(left)
-        centre = inverse @ error.value
+    if observed:
         start, stretch = float(np.linalg.norm(centre)), float(np.linalg.norm(inverse, 2))
     else:  # as large as noise makes them
         start, stretch = _forecast_sizes(error.noise.trace[0] / more, error.noise.top[1] / more)
         inverse = stretch * inverse
     noise = _solved(float(alpha), float(beta), start, stretch)
-    return None if noise is None else _Size(centre, inverse, noise, start + stretch * noise, white)
+    return None if noise is None else _Size(centre, inverse, noise, start + stretch * noise, stretch, white)
+
+
+def _at_points(work: Workings, delta: float, more: float, observed: bool) -> tuple[float, float, float] | None:
+    """ρ and κ of an error that is bounded at points, and the norm of (I − K̂)⁻¹; None where h_u is not bounded.
+
+    h_u ≤ h₁ + κ₁h_u: the noise of u at a point is that of a fixed function within h_u of a constant (Hoeffding).
+
+    Args:
+        work: for a pointwise surrogate.
+        delta: half of it for the vector Nν(V), half for the points.
+        more: the multiple of the present amount of data.
+        observed: False for what training data let us expect.
+    """
+    vector, points, factor = work.error.noise.grown(more, more), work.at_points, work.frame.coarse.factor
+    L, each = log_term(2 * (MIXED_EVENTS + 1), delta), log_term(8 * len(points.value), delta)
+    noise = points.noise.grown(more)
+    slope = best_slope(_CAUTION * points.expected / more, noise.largest[:, 0], each)
+    likely = vector.expected_trace[0], vector.expected_top[0], vector.longest[0]
+    scale = best_scale(*likely, L, vector.size)
+    beta = float(hoeffding_norm(vector.trace[1], vector.top[1], L))
+    if observed:
+        terms = vector.trace[0], vector.top[0], vector.longest[0]
+        moments, turned, stretch = noise.value, points.turned, 1.0
+        offset = float(np.ptp(points.value + points.shift)) / 2
+    else:  # as large as noise makes them; the residuals of the f_i have a mean square length of 1
+        terms, moments = likely, points.expected / more
+        _, stretch = _forecast_sizes(likely[0], vector.top[1])
+        turned, offset = stretch * np.sqrt(noise.operator), _OBSERVED * float(np.sqrt(moments.max()))
+    alpha = float(mixed_norm(*terms, L, vector.size, scale))
+    first = sloped(moments, noise.largest[:, 0], each, slope) + alpha * turned
+    share = factor * float((np.sqrt(2 * each * noise.operator) + beta * turned).max())
+    if share >= _MOST_GROWTH:
+        return None
+    size = factor * (offset + float(first.max())) / (1 - share)
+    return alpha + beta * size, size, stretch
 
 
 def _size_term(work: Workings, delta: float) -> float:
@@ -714,6 +854,9 @@ def _expected(work: Workings, delta: float, more: float) -> Array:
     error = work.error
     if not len(error.value):
         return np.array([1.0, 0.0])
+    if work.s.pointwise:
+        bounds = _at_points(work, delta, more, False)
+        return np.array([1.0, 0.0 if bounds is None else _CAUTION_OF_LENGTH * bounds[1]])
     noise = error.noise.grown(more, more)
     _, (alpha, beta) = _norms(noise, _size_term(work, delta), conditional=work.is_fixed)
     start, stretch = _forecast_sizes(noise.expected_trace[0], noise.expected_top[1])
@@ -739,10 +882,7 @@ def _radii(
     estimation = sloped(noise.value, noise.largest[:, 0], L, slope)
     if size is None:
         return estimation, np.full(estimation.shape, np.inf)
-    if observed:
-        turned = np.linalg.norm(points.functions @ size.inverse, axis=1)
-    else:  # as large as noise makes it
-        turned = np.sqrt(noise.operator) * (size.inverse[0, 0] if size.inverse.size else 0.0)
+    turned = points.turned if observed else size.stretch * np.sqrt(noise.operator)  # as large as noise makes it
     total = sloped(size.moment(noise), size.largest(noise), L, slope)
     estimation = np.minimum(estimation, total)
     second = total - estimation + size.noise * turned
@@ -809,7 +949,7 @@ def _span(
         later = _fixed_tail(work, 2 * work.gamma, float(points.magnified[0]), tail)
     lost = float(estimation[0, 0] + second[0, 0] + later * (work.radius[0] + size.length * work.radius[1]))
     lost += _rounding(work, lost, more)
-    corrected = work.s.dropped + (float(points.value[0] + points.functions[0] @ size.centre) if observed else 0.0)
+    corrected = work.s.dropped + (float(points.value[0] + points.shift[0]) if observed else 0.0)
     return max(0.0, corrected - lost)
 
 

@@ -14,14 +14,15 @@ from certirl.data.source import Pool
 from certirl.data.transitions import CHUNK, Piece
 from certirl.functions.reward import Reward
 from certirl.ground.work import chosen_place, cores, duration, on
+from certirl.proof.bands import BLOCK
 from certirl.proof.case import Case
 from certirl.proof.sums import Evidence, gather
 from certirl.proof.surrogate import Surrogate
-from certirl.proof.training import FORECAST, blank_surrogate, is_crossed
+from certirl.proof.training import FORECAST, blank_surrogate, measured_moments
 
 _LEAST, _FEW = 64, 4_096  # states of every action that are walked through, fewest and most
 _SECONDS = 0.2  # that the walk may take, about
-_POINTS = 3  # arrays of the size of the functionals at the points of the bands
+_MATRICES, _FUNCTIONALS, _NUMBERS = 8, 4, 16  # arrays of the size of the operators, of a block of points, of all points
 _AGAIN = 4  # walks through the training transitions that forecasts read again
 _COPIES = 2  # of a log, while it is divided
 
@@ -79,7 +80,7 @@ def _typical(case: Case, part: Any) -> Surrogate:
     (bounded,) = replace(case, parts=(part,)).rewards(reward)
     assert bounded is not None
     empty = blank_surrogate(case, part, bounded)
-    return replace(empty, directions=len(empty.mix) - 1 if is_crossed(empty) else 0)
+    return replace(empty, **measured_moments(empty))
 
 
 def _few(stream: Iterable[Piece], n_actions: int) -> list[Piece]:
@@ -112,12 +113,16 @@ def _workers(chunks: int) -> int:
 
 
 def _memory(case: Case, surrogates: Sequence[Surrogate], sums: Sequence[Evidence], workers: int) -> float:
-    """Sums of every worker, twice while they are added up; rows that are worked on; functionals at points."""
+    """Sums of every worker, twice while they are added up; rows that are worked on; matrices, functionals at points."""
     arrays = (getattr(evidence, field.name) for evidence in sums for field in fields(evidence))
     held = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
     rows = 8 * CHUNK * (1 + case.policy.n_actions) * max(part.columns.dimension for part in case.parts) * 2
-    points = max(
-        8 * case.policy.n_actions * prod(each.shares.shape[2:]) * each.columns.size * len(each.compared)
-        for each in surrogates
-    )
-    return float((workers + 2) * 2 * held + workers * rows + _POINTS * points)
+    return float((workers + 2) * 2 * held + workers * rows + 8 * max(map(_bounds, surrogates)))
+
+
+def _bounds(surrogate: Surrogate) -> int:
+    """Numbers that the bounds of a surrogate are computed from."""
+    (A, k), m, points = surrogate.fits.shape, len(surrogate.mix), prod(surrogate.shares.shape[2:])
+    dense = len(surrogate.frame.dense.states) * (k if surrogate.pointwise else k + 3 * A * m)
+    blocks = _FUNCTIONALS * A * min(points, BLOCK) * k + _NUMBERS * len(surrogate.compared) * points
+    return _MATRICES * A * m * k + 3 * m * m + dense + blocks

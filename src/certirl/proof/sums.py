@@ -78,7 +78,7 @@ class Evidence(Sums):
         residual_moments: Σ χ Y_cY_d ``[P, *wide]``.
         cross_moments: Σ χ (Y_cE_d(f_i) + E_c(f_i)Y_d)/2 for i = 1, …, r ``[P, r, *wide]``.
         operator_residuals: Σ E_c(π_d h_j) x ``[A, m, k]``.
-        operator_moments: Σ χ Σ_i E_c(f_i)E_d(f_i) over i ≥ 1 ``[P, *wide]``.
+        operator_moments: Σ χ Σ_i E_c(f_i)E_d(f_i) over i ≥ 1 ``[P, *wide]``; none for a pointwise surrogate.
         visits: Σ x O_cw, O_cw the residual of a tent ``[A, w, k]``.
         visit_moments: Σ χ O_cw² ``[A, w, *wide]``.
         reached: Σ ψ_i(s') for the functions ψ of a reward that is an expansion ``[A, k_R]``, else empty: no bound needs
@@ -91,7 +91,7 @@ class Evidence(Sums):
     residual_moments: Annotated[Array, Shape("P …")]
     cross_moments: Annotated[Array, Shape("P r …")]
     operator_residuals: Annotated[Array, Shape("A m k")]
-    operator_moments: Annotated[Array, Shape("P …")]
+    operator_moments: Annotated[Array, Shape("O …")]
     visits: Annotated[Array, Shape("A w k")]
     visit_moments: Annotated[Array, Shape("A w …")]
     reached: Annotated[Array, Shape("A K")]
@@ -203,7 +203,9 @@ class _EvidenceTotals(_Totals[Evidence]):
         self._fused: dict[tuple[int, ...], Any] = {}
         self.evaluation = s.evaluation
         A, k, r, m, w, wide = s.n_actions, s.columns.size, s.directions, s.Z.shape[1], len(s.widths), s.frame.wide
-        self._fits = np.concatenate([s.mix[1:] @ s.Z, s.fits[:, None]], axis=1)  # of f_1, …, f_{m−1} and V̂ [A, m, k]
+        fits = s.fits[:, None]  # of f_1, …, f_{m−1} and V̂ [A, m, k], or of V̂ alone
+        lean = s.pointwise and self._kernel is None
+        self._fits = fits if lean else np.concatenate([s.mix[1:] @ s.Z, fits], axis=1)
         self._pairs = s.pairs(True)
         self._residuals, self._cross = np.zeros((A, k)), np.zeros((A, m, k))
         self._moments = np.zeros((len(self._pairs), r + 2, *wide))  # those of V̂, of the f_i together, cross moments
@@ -293,7 +295,7 @@ class _EvidenceTotals(_Totals[Evidence]):
             residual_moments=moments[:, 0],
             cross_moments=moments[:, 2:],
             operator_residuals=self._cross - s.Z @ s.frame.lifted(self._gram),
-            operator_moments=moments[:, 1],
+            operator_moments=moments[: 0 if s.pointwise else None, 1],
             visits=self._visits,
             visit_moments=self._visit_moments,
             reached=self._reached,

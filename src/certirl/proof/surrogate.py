@@ -39,8 +39,8 @@ class Surrogate(Record):
         Z: P̂_c(π_d h_j) ``[A, m, k]``, functions ordered by d in `used`, then j.
         mix: functions f_i = Σ mix_i,dj π_d h_j ``[m, m]``, invertible; f_0 = 1, the others by importance.
         directions: r, the number of functions whose residuals are multiplied with those of V̂: all but f_0, or none.
-        noise: Σ χ Y_cY_d and Σ χ Σ_i E_c(f_i)E_d(f_i) of training data, per transition, for all pairs of `pairs_of`
-            ``[P, 2, *wide]``.
+        noise: Σ χ Y_cY_d and, unless `pointwise`, Σ χ Σ_i E_c(f_i)E_d(f_i) of training data, per transition, for all
+            pairs of `pairs_of` ``[P, 2 or 1, *wide]``.
         shares: how the part of δ for the bands is divided among the compared pairs (b, a), the sides of their curves
             and the points of `mesh`: below the curve, then above it ``[C, 2, N_1, …, N_d]``; they add up to 1.
         low, high: V̂ lies between them.
@@ -68,7 +68,7 @@ class Surrogate(Record):
     Z: Annotated[Array, Shape("A m columns.size")]
     mix: Annotated[Array, Shape("m m")]
     directions: int
-    noise: Annotated[Array, Shape("P 2 …")]
+    noise: Annotated[Array, Shape("P q …")]
     shares: Annotated[Array, Shape("C 2 …")]
     low: float
     high: float
@@ -93,6 +93,11 @@ class Surrogate(Record):
     def constant(self) -> bool:
         """Whether the expert takes one action at every state."""
         return len(self.used) == 1
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether the error of V̂ is bounded at points, which needs no second moments of the f_i; else by its length."""
+        return self.noise.shape[1] == 1
 
     @property
     def frame(self) -> Frame:
@@ -159,7 +164,8 @@ def mesh_of(columns: Basis, compared: int) -> Mesh:
 class Evaluation:
     """Values of f_1, …, f_{m−1} and V̂, and of the functions π_d h_j that they are made of, at states.
 
-    A reward that is an expansion in the family of the columns is evaluated along with their harmonics.
+    A reward that is an expansion in the family of the columns is evaluated along with their harmonics. Of a pointwise
+    surrogate V̂ is evaluated without the f_i.
 
     Attributes:
         basis: the functions that the reward is an expansion in; None if it is none.
@@ -179,17 +185,20 @@ class Evaluation:
         self._size = k
         if in_family(surrogate.reward, surrogate.columns):
             self._frame, self._gain = surrogate.expansion(np.zeros(k))
-        self._functions = np.vstack([surrogate.mix[1:], surrogate.discount * surrogate.fits[self._used].reshape(1, -1)])
+        functions = np.vstack([surrogate.mix[1:], surrogate.discount * surrogate.fits[self._used].reshape(1, -1)])
         self.alone: tuple[Array, int] | None = None
+        first = -1 if surrogate.pointwise else 0
         if surrogate.constant and self._gain is not None:  # one product serves V̂ and the f_i
-            self._whole = np.zeros((len(self._functions), self._frame.size))
-            self._whole[:, :k] = self._functions
-            self._whole[-1] += self._gain
+            whole = np.zeros((len(functions), self._frame.size))
+            whole[:, :k] = functions
+            whole[-1] += self._gain
             if self._frame.dimension == 1 and self._policy.constant is not None:
-                self.alone = self._whole, self._frame.narrow[0]
+                self.alone = whole, self._frame.narrow[0]
+            self._whole = whole[first:]
+        self._functions = functions[first:]
 
     def __call__(self, states: Array) -> tuple[Array, Array, Array]:
-        """f_1, …, f_{m−1} and V̂ ``[m, n]``, π_d h_j ``[m, n]`` and the harmonics ``[K, n]`` at states ``[n, d]``."""
+        """f_i and V̂ ``[m, n]`` (or V̂ ``[1, n]``), π_d h_j ``[m, n]`` and harmonics ``[K, n]`` at states ``[n, d]``."""
         h = self._frame.of_tables(self._frame.tables(states, self._frame.narrow))
         pieces = h[: self._size]
         if self._policy.constant is None:

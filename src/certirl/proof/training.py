@@ -17,7 +17,7 @@ from certirl.functions.frame import frame
 from certirl.functions.reward import BoundedReward
 from certirl.ground.domain import Array
 from certirl.kernels.tensors import on_host
-from certirl.proof.bands import shares_of, workings
+from certirl.proof.bands import bands, shares_of, workings
 from certirl.proof.case import Case
 from certirl.proof.sums import Evidence, gather
 from certirl.proof.surrogate import Surrogate, in_family, mesh_of, pairs_of
@@ -31,6 +31,8 @@ _SHARP, _LEVEL = 0.5, 0.45  # by the forecast, and evenly over what is read; the
 _MOMENTS, _RANGES, _RADII = 1.3, 1.1, 1.1  # times what training data let us expect
 _DOUBT = 0.5  # standard deviations by which margins may be smaller than forecast
 _MOST_LOG, _ROUNDS = 40.0, 50  # the largest L, and steps of the bisection
+MOST_MEASURED = 600  # functions f_i up to which second moments of their residuals are gathered at all
+_DOUBLINGS = 6  # attempts to tell which bound on the error of V̂ is smaller
 MOST_CROSSED = 2_000  # sums per pair of actions up to which residuals of V̂ and of each f_i are multiplied
 
 
@@ -55,6 +57,7 @@ def fit_surrogates(
     again: Iterable[Piece] | None = None,
     samples: int | None = None,
     delta: float = 0.05,
+    pointwise: bool | None = None,
 ) -> Fit:
     """Guess V = R + γP_πV and the operators by least squares on training data, for every component with a reward.
 
@@ -68,7 +71,10 @@ def fit_surrogates(
             left out.
         samples: fresh transitions per action that are planned, four times those of ``again`` if left out.
         delta: the probability of failure that is planned: with ``samples`` it decides how δ is divided among points.
+        pointwise: whether the error of V̂ is bounded at points or by its length; the smaller forecast if left out.
     """
+    if case.sampling != "independent":
+        pointwise = False  # Hoeffding's inequality would need weights that were fixed before
     blanks = [
         blank_surrogate(case, part, bounded)
         for part, bounded in zip(case.parts, case.rewards(reward), strict=True)
@@ -81,17 +87,19 @@ def fit_surrogates(
     rough = [_solved(blank, *regression) for blank, regression in zip(blanks, regressions, strict=True)]
     data = _leading(training if again is None else again, FORECAST, case.policy.n_actions)
     turned = [
-        replace(guess, **_directions(guess, sums, _residual_covariance(guess, data)))
+        replace(guess, **_directions(guess, sums, _residual_covariance(guess, data), pointwise))
         for guess, sums in zip(rough, gather(rough, data), strict=True)
     ]
-    evidence, surrogates = gather(turned, data), []
     designs = [None] * len(turned) if case.sampling == "independent" else _designs(blanks, training, samples)
-    for guess, sums, design in zip(turned, evidence, designs, strict=True):
+    fits = []
+    for guess, sums, design in zip(turned, gather(turned, data), designs, strict=True):
         surrogate = replace(guess, noise=_noise(guess, sums), design=design)
         planned = 4 * int(sums.counts.min()) if samples is None else samples
         shares = planned_shares(case, surrogate, sums, planned, delta / len(turned))
-        surrogates.append(replace(surrogate, shares=shares))
-    return Fit(tuple(surrogates), evidence)
+        chosen = replace(surrogate, shares=shares), sums
+        fits.append(chosen if pointwise is not None else _better(case, *chosen, planned, delta / len(turned)))
+    surrogates, evidence = zip(*fits, strict=True)
+    return Fit(surrogates, evidence)
 
 
 def _designs(blanks: Sequence[Surrogate], training: Iterable[Piece], samples: int | None) -> list[Array | None]:
@@ -133,7 +141,7 @@ def blank_surrogate(case: Case, part: Any, reward: BoundedReward) -> Surrogate:
         Z=np.zeros((A, m, k)),
         mix=np.eye(m),
         directions=0,
-        noise=np.zeros((len(pairs), 2, *frame(part.columns).wide)),
+        noise=np.zeros((len(pairs), 1, *frame(part.columns).wide)),
         shares=np.full(points, 1 / np.prod(points)),
         low=reward.low,
         high=reward.high,
@@ -209,9 +217,10 @@ def _value_range(blank: Surrogate, fits: Array) -> tuple[float, float]:
 def _noise(surrogate: Surrogate, evidence: Evidence) -> Array:
     """Second moments of the residuals per transition, for all pairs of actions ``[P, 2, *wide]``."""
     every, noise = surrogate.pairs(True), np.zeros_like(surrogate.noise)
-    for place, pair in enumerate(surrogate.pairs(evidence.paired)):
-        noise[every.index(pair), 0] = evidence.residual_moments[place]
-        noise[every.index(pair), 1] = evidence.operator_moments[place]
+    places = [every.index(pair) for pair in surrogate.pairs(evidence.paired)]
+    noise[places, 0] = evidence.residual_moments
+    if not surrogate.pointwise:
+        noise[places, 1] = evidence.operator_moments
     return noise / float(evidence.counts.min())
 
 
@@ -233,11 +242,12 @@ def _residual_covariance(surrogate: Surrogate, data: Iterable[Piece]) -> Array:
     return np.asarray((total / np.maximum(counts, 1)[:, None, None]).sum(axis=0))
 
 
-def _directions(surrogate: Surrogate, evidence: Evidence, residuals: Array) -> dict[str, Any]:
+def _directions(surrogate: Surrogate, evidence: Evidence, residuals: Array, pointwise: bool | None) -> dict[str, Any]:
     """Functions f_i for which (size of û)·(size of the residuals of the f_i) is expected to be least.
 
     f_0 = 1, of which no operator error is made. In the others û = (I − γP̂_π)⁻¹e, e the error of the fits, and the
-    residuals have the same diagonal covariance, as far as training data show: the geometric mean of both.
+    residuals have the same diagonal covariance, as far as training data show: the geometric mean of both. The scale of
+    the f_i, which no bound depends on, is such that their residuals have a mean square length of 1.
     """
     harmonics, used, gamma = surrogate.frame, list(surrogate.used), surrogate.discount
     k, m = harmonics.size, surrogate.Z.shape[1]
@@ -256,7 +266,17 @@ def _directions(surrogate: Surrogate, evidence: Evidence, residuals: Array) -> d
     values = harmonics.dense_values
     sizes = residuals + _WHOLE * np.kron(np.eye(len(used)), values.T @ values / len(values))
     rows = _balanced(others.T @ sizes @ others, others.T @ covariance @ others) @ others.T
-    return {"mix": np.vstack([constant, rows]), "directions": m - 1 if is_crossed(surrogate) else 0}
+    square = float(np.einsum("ij,ij->", rows @ residuals, rows)) / surrogate.n_actions
+    rows = rows / np.sqrt(square) if square > 0 else rows
+    return {"mix": np.vstack([constant, rows]), **measured_moments(surrogate, pointwise)}
+
+
+def measured_moments(surrogate: Surrogate, pointwise: bool | None = None) -> dict[str, Any]:
+    """Which second moments of the f_i are gathered with V̂'s: none if there are too many f_i, or if none are needed."""
+    noise, none = surrogate.noise, len(surrogate.mix) > MOST_MEASURED if pointwise is None else pointwise
+    crossed = not none and is_crossed(surrogate)
+    kinds = np.zeros((len(noise), 1 if none else 2, *noise.shape[2:]))
+    return {"noise": kinds, "directions": len(surrogate.mix) - 1 if crossed else 0}
 
 
 def is_crossed(surrogate: Surrogate) -> bool:
@@ -274,6 +294,35 @@ def _balanced(sizes: Array, covariance: Array) -> Array:
     spread, turns = np.linalg.eigh(half @ covariance @ half)
     spread = np.maximum(spread, _FLOOR * spread[-1]) if spread[-1] > 0 else np.ones(len(spread))  # without noise
     return np.asarray((spread[:, None] ** 0.25 * (turns.T @ back))[::-1])
+
+
+def _better(
+    case: Case, surrogate: Surrogate, evidence: Evidence, samples: int, delta: float
+) -> tuple[Surrogate, Evidence]:
+    """Bound the error of V̂ by its length or at points, whichever is forecast to leave the larger margin.
+
+    Where neither leaves any with the transitions that are planned, four times as many decide, and so on.
+    """
+    if surrogate.pointwise or not evidence.determine(surrogate.columns):
+        return surrogate, evidence
+    lean = replace(surrogate, noise=surrogate.noise[:, :1], directions=0)
+    moments, cross = evidence.operator_moments[:0], evidence.cross_moments[:, :0]
+    options = (surrogate, evidence), (lean, replace(evidence, operator_moments=moments, cross_moments=cross))
+    heights, read = (_at_points if case.grid is None else _around_points)(case, surrogate)
+    asked = np.isfinite(heights) if np.isfinite(heights).any() else read
+    if not asked.any():
+        return surrogate, evidence
+    heights = np.where(np.isfinite(heights), heights, 0.0)  # where nothing is asked for the radii decide
+    tail = case.parts[surrogate.component].tail or 0.0
+    for step in range(_DOUBLINGS):
+        growth, margins = 4**step * samples / float(evidence.counts.min()), []
+        for option, sums in options:
+            forecast = bands(option, sums, delta=delta, tail=tail, growth=growth, only_pairs=True).pairs
+            radii = np.stack([(pair.estimation + pair.second_order).reshape(2, -1) for pair in forecast])
+            margins.append(float((heights - radii)[asked].min()))
+        if max(margins) > -np.inf:
+            break
+    return options[int(margins[1] > margins[0])]
 
 
 def planned_shares(case: Case, surrogate: Surrogate, evidence: Evidence, samples: int, delta: float) -> Array:
