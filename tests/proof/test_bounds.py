@@ -136,7 +136,7 @@ def share_outside(setting, runs, samples=40):
 def test_second_order_is_needed(monkeypatch, runs):
     setting = Setting(PROBLEM, Legendre(3), 0, REWARD)
     assert share_outside(setting, runs) == 0
-    nothing = _Size(np.zeros(2), np.eye(2), 0.0, 0.0, 0.0)
+    nothing = _Size(np.zeros(2), np.eye(2), 0.0, 0.0, 0.0, np.zeros((0, 2)))
     monkeypatch.setattr(inequalities, "_size", lambda *_: nothing)
     assert share_outside(setting, runs) > 0.5  # far more than δ
 
