@@ -55,7 +55,7 @@ def log():
 @pytest.mark.parametrize("seen", sizes("seen.csv", "seen.npz"))
 def test_demonstrations_in_a_file_are_the_expert(folder, capsys, seen):
     assert main(["solve", "log.csv", *BOX, "--discount", "0.9", "--expert", seen, "--plot", "r.png"]) == 0
-    states, actions, _ = certirl.tables.read_demonstrations(seen)
+    (states, actions, _), _ = certirl.tables.read_demonstrations(seen)
     policy = certirl.policy_from(states, actions, domain=(-1, 1), n_actions=3)
     solution = certirl.solve(log(), expert=policy, discount=0.9)
     assert str(solution) in capsys.readouterr().out
@@ -107,7 +107,7 @@ def test_a_policy_is_certified_as_in_python(folder, capsys):
     proof = ["--delta", "0.05", "--tail", "0", "--columns", "5", "--tube", "0.2"]
     main(["solve", "log.csv", *BOX, "--discount", "0.9", "--expert", "seen.csv", *proof, "-o", "p.npz", "--plot", ""])
     printed = capsys.readouterr().out
-    states, actions, _ = certirl.tables.read_demonstrations("seen.csv")
+    (states, actions, _), _ = certirl.tables.read_demonstrations("seen.csv")
     policy = certirl.policy_from(states, actions, domain=(-1, 1), n_actions=3)
     asked = {"delta": 0.05, "tail": 0.0, "columns": 5, "settings": certirl.Settings(tube=0.2)}
     solution = certirl.solve(log(), expert=policy, discount=0.9, **asked)

@@ -237,11 +237,11 @@ def test_demonstrations_are_read_from_whatever_holds_states_and_actions(tmp_path
     states, actions = np.array(table["state"])[acted], np.array(table["action"], dtype=float)[acted]
     numbers = np.unique(np.array(table["episode"])[acted], return_inverse=True)[1]
     for format in FORMATS:
-        found = tables.read_demonstrations(write(tmp_path / f"log.{format}", table))
+        found, _ = tables.read_demonstrations(write(tmp_path / f"log.{format}", table))
         for values, truth in zip(found, (states[:, None], actions, numbers), strict=True):
             np.testing.assert_array_equal(values, truth)
     np.savez(tmp_path / "bare.npz", states=states, actions=actions)
-    assert tables.read_demonstrations(tmp_path / "bare.npz")[2] is None
+    assert tables.read_demonstrations(tmp_path / "bare.npz")[0][2] is None
     np.savez(tmp_path / "wrong.npz", states=states)
     write(tmp_path / "wrong.csv", {"state": [0], "next_state": [1]})
     for name in ("wrong.npz", "wrong.csv"):

@@ -359,7 +359,7 @@ def policy_of(expert: Expert, source: Source, options: argparse.Namespace) -> An
         _check_alternatives(source.log, options.periodic)
         return policy_from(source.log, periodic=options.periodic, errors=options.errors)
     names = {"actions": source.action_names or None, **names_of(options)}
-    states, actions, episodes = read_demonstrations(expert.file, **names)
+    (states, actions, episodes), _ = read_demonstrations(expert.file, **names)
     try:
         if states.shape[1] != len(source.domain):
             those = "the log" if source.log is not None else "the simulator"

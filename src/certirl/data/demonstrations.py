@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certirl.data.formats import is_table
 from certirl.data.policy import Policy
 from certirl.data.simulator import as_generator
-from certirl.data.tables import is_table, named_demonstrations
+from certirl.data.tables import read_demonstrations
 from certirl.data.transitions import Transitions
 from certirl.functions.inequalities import binomial_interval
 from certirl.ground.domain import (
@@ -206,7 +207,7 @@ def _checked(
             raise TypeError(
                 "a table holds its actions and episodes: leave these arguments out, or pass arrays, states and actions"
             )
-        arrays, names = named_demonstrations(states, actions=actions, n_actions=n_actions, **columns)
+        arrays, names = read_demonstrations(states, actions=actions, n_actions=n_actions, **columns)
         return _checked(*arrays, domain, len(names) or n_actions, {})._replace(action_names=names)
     if columns:
         raise TypeError(f"{next(iter(columns))} is for demonstrations in a table: leave it out, or pass a table")

@@ -393,9 +393,9 @@ def in_table(*names: Any) -> Iterator[None]:
 
 def find_tables(sources: Any) -> tuple[Any, ...]:
     """The files behind a path, folder, pattern, data frame or a list of these; files sorted, each once."""
-    listed = [sources] if _is_one(sources) or not isinstance(sources, Iterable) else list(sources)
+    listed = [sources] if is_table(sources) or not isinstance(sources, Iterable) else list(sources)
     for source in listed:
-        if not _is_one(source):
+        if not is_table(source):
             raise TypeError(
                 f"files are named by a path, a pattern or a list of these, or are data frames, got {shown(sources)}"
             )
@@ -426,7 +426,8 @@ def _in_memory(source: Any) -> Any:
     return importlib.import_module("pyarrow.interchange").from_dataframe(source)
 
 
-def _is_one(source: Any) -> bool:
+def is_table(source: Any) -> bool:
+    """Whether a source is a data frame or the name of a file."""
     return isinstance(source, str | os.PathLike) or is_frame(source)
 
 

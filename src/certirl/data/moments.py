@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.formats import check_repeats
-from certirl.data.tables import is_table, stream
+from certirl.data.formats import check_repeats, is_table
+from certirl.data.tables import stream
 from certirl.data.transitions import CHUNK, Chunk, Piece, chunks_of
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground import archive

@@ -37,7 +37,7 @@ from certirl.data.formats import (
     check_repeats,
     find_tables,
     in_table,
-    is_frame,
+    is_table,
     missing,
     open_table,
 )
@@ -531,18 +531,13 @@ def read(sources: Any, **settings: Any) -> Transitions:
         raise ValueError(f"{chunks[0].name}{' …' * (len(chunks) > 1)}: {problem}") from None
 
 
-def read_demonstrations(sources: Any, **settings: Any) -> tuple[Array, NDArray[np.float64], NDArray[np.intp] | None]:
-    """States ``[n, d]``, the expert's actions ``[n]``, and episodes ``[n]`` or None.
+def read_demonstrations(sources: Any, **settings: Any) -> tuple[tuple[Any, Any, Any], tuple[str, ...]]:
+    """States ``[n, d]``, the expert's actions ``[n]``, and episodes ``[n]`` or None; and names of the actions, if any.
 
     Args:
         sources: tables with states and actions, as in `read`; rows without an action are left out.
         **settings: which columns to read, as in `read`; and ``actions``, the names of actions 0, 1, ….
     """
-    return named_demonstrations(sources, **settings)[0]
-
-
-def named_demonstrations(sources: Any, **settings: Any) -> tuple[tuple[Any, Any, Any], tuple[str, ...]]:
-    """What `read_demonstrations` returns, and the names of the actions, if they have any."""
     names, conversion = _split(settings)
     parts, chunks = [], _opened(sources, names, conversion, demonstrations=True)
     for chunk in chunks:
@@ -560,11 +555,6 @@ def named_demonstrations(sources: Any, **settings: Any) -> tuple[tuple[Any, Any,
         join_episodes(numbers, [len(rows) for rows in parts]),
     )
     return demonstrations, chunks[0].conversion.action_names
-
-
-def is_table(source: Any) -> bool:
-    """Whether a source is a data frame or the name of a file."""
-    return isinstance(source, str | os.PathLike) or is_frame(source)
 
 
 def as_log(source: Any) -> Any:
