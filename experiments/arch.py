@@ -1,12 +1,13 @@
 """Systems of drift and Gaussian noise from the literature on stochastic verification: certified from samples.
 
-    python experiments/arch.py [--only lines|boxes|building|repeated] [--fast] [--workers N] [--seed S] [--out DIR]
+    python experiments/arch.py [--only PART] [--fast] [--workers N] [--seed S] [--out DIR]
 
 For each system an expert is computed by value iteration on the model, for a reward that is named below. `solve` has
 samples of the model and the declaration `GaussianNoise(std, slope)`, and certifies a reward of its own. The truth is
 computed from the model by quadrature, with atoms at the walls, and compared: the certified margin with the least
 advantage, and the bands on (P_b − P_a)V with its exact values, cell by cell. The saved certificate is checked by
-`certirl check`. The part `repeated` counts how often all exact values are within the bands.
+`certirl check`. The part `known` certifies lines by `certify_gaussian`, which knows the noise and not only a bound on
+it; the part `repeated` counts how often all exact values are within the bands.
 
 Next states are clipped to the box. Tools for verification let a state that leaves the box be lost; here it stays at the
 wall, since a reward is to be found for states of the box.
@@ -66,6 +67,8 @@ import study
 
 Array = Any
 STEPS = 2_000  # of value iteration at most
+ATTEMPTS = (1_000, 2_000, 5_000, 10_000)  # transitions of each action tried with known noise, δ divided among them
+FEW = 20_000  # transitions of each action from which a simple reward is found
 WITHIN = 4  # steps of the mesh along a side of a cell
 
 
@@ -88,6 +91,8 @@ class System:
         nodes: Gauss points of the quadrature along each coordinate.
         index: which products of the functions of coordinates are columns, as in `certirl.product`.
         tube: how far from a switch the expert is to be proved best; the default of `solve` if None.
+        simple: functions of each coordinate for a reward that is found first and then certified with all columns, where
+            a program with as many functions as columns would take long; None if one call does both.
     """
 
     drift: Callable[[Array, int], Array]
@@ -104,6 +109,7 @@ class System:
     nodes: int = 80
     index: str = "full"
     tube: float | None = None
+    simple: int | None = None
     thread_safe: bool = True
 
     def sample(self, states: Array, action: int, rng: Any) -> Array:
@@ -305,6 +311,7 @@ def van_der_pol(half_width: float = 0.5, columns: int = 20) -> System:
         rate=max(2 * step * h / least, float(np.sqrt(2 * step / least))),
         nodes=40,
         index="total",
+        simple=8,
     )
 
 
@@ -468,10 +475,10 @@ def forget() -> None:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
-def checked(solution: Any) -> dict[str, Any]:
-    """The verdict of `certirl.check` on the saved solution, in a process of its own, and what it takes."""
+def checked(certificate: Any) -> dict[str, Any]:
+    """The verdict of `certirl.check` on the saved certificate, in a process of its own, and what it takes."""
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        path = solution.save(Path(folder) / "saved.npz")
+        path = certificate.save(Path(folder) / "saved.npz")
         return pool.submit(_check, str(path)).result() | {"megabytes of the file": path.stat().st_size / 1e6}
 
 
@@ -493,6 +500,7 @@ class Arguments:
     lines: tuple[str, ...] = ("room", "thermostat", "contraction", "car", "robot")
     boxes: tuple[str, ...] = ("switching", "van_der_pol")
     building: tuple[str, ...] = ("building",)
+    known: tuple[str, ...] = ("room", "thermostat")
     seeds: int = 2
     samples: int = 1_000_000
     discount: float = 0.7
@@ -506,56 +514,96 @@ class Arguments:
 
 
 FAST = Arguments(
-    lines=("room",), boxes=(), building=(), seeds=1, samples=100_000, repeated=(("contraction", 15_000, 2),)
+    lines=("room",),
+    boxes=(),
+    building=(),
+    known=("room",),
+    seeds=1,
+    samples=100_000,
+    repeated=(("contraction", 15_000, 2),),
 )
 SENTENCE = "certified rewards of systems of drift and Gaussian noise, beside the truth by quadrature"
+
+
+def proved(system: System, samples: int, discount: float, delta: float, seed: int) -> tuple[Any, Any, int]:
+    """A reward, its certificate (None if there is none) and the transitions of each action that both took."""
+    bases = system.bases()
+    asked: dict[str, Any] = {"discount": discount, "rng": seed, "expert": 0}
+    certify: dict[str, Any] = {"delta": delta, "samples": samples, "tail": system.tail}
+    if system.simple is not None:
+        basis = certirl.product(*(certirl.Legendre(system.simple) for _ in system.domain))
+        found = certirl.solve(system, basis=basis, columns=basis.size, samples=FEW, **asked)
+        certify |= {"columns": bases[0], "samples": samples // 2 - FEW, "rng": [seed, 1]}
+        return found.reward, certirl.certify(found, system, **certify), samples // 2
+    if system.switches:
+        asked |= {"expert": Best(system, discount), "settings": certirl.Settings(tube=system.tube), "columns": bases[0]}
+    else:
+        families = [certirl.product(*map(certirl.Legendre, sizes), index=system.index) for sizes in system.columns]
+        asked |= {"basis": families, "columns": [basis.size for basis in families]}
+        asked |= {"components": [list(group) for group in system.components]}
+    solution = certirl.solve(system, **asked, **certify)
+    return solution.reward, solution.certificate, solution.samples
 
 
 def trial(task: Sequence[Any]) -> dict[str, Any]:
     """Find and certify a reward, compute the truth about it, and check the saved certificate."""
     name, seed, samples, discount, delta = task
     system = SYSTEMS[name]()
-    bases = system.bases()
-    asked: dict[str, Any] = {"discount": discount, "delta": delta, "samples": samples, "rng": seed, "tail": system.tail}
-    if system.switches:
-        asked |= {"expert": Best(system, discount), "settings": certirl.Settings(tube=system.tube), "columns": bases[0]}
-    else:
-        families = [certirl.product(*map(certirl.Legendre, sizes), index=system.index) for sizes in system.columns]
-        asked |= {"expert": 0, "basis": families[0], "columns": families[0].size}
-        if len(families) > 1:
-            asked |= {"basis": families, "columns": [basis.size for basis in families]}
-            asked |= {"components": [list(group) for group in system.components]}
     forget()
     start, used = time.perf_counter(), time.process_time()
-    solution = certirl.solve(system, **asked)
+    reward, certificate, drawn = proved(system, samples, discount, delta, seed)
     seconds, processor, memory = time.perf_counter() - start, time.process_time() - used, peak()
-    certificate, facts = solution.certificate, {}
-    if solution.status == "certified":
-        rewards = solution.reward.parts if len(bases) > 1 else [solution.reward]
-        tube = certificate.tube
-        facts = {
+    facts: dict[str, Any] = {"certified": certificate is not None and certificate.holds}
+    if facts["certified"]:
+        expert = Best(system, discount) if system.switches else 0
+        rewards, tube = reward.parts if len(system.components) > 1 else [reward], certificate.tube
+        facts |= {
             "tail": certificate.tail,
             "margin": certificate.margin,
             "true margin": least_advantage(system, rewards, discount)
             if tube is None
-            else least_outside(system, solution.reward, discount, asked["expert"], tube),
+            else least_outside(system, reward, discount, expert, tube),
             "tube": None if tube is None else tube.allowed,
             "share not decided": 0.0 if tube is None else tube.share,
-            "bands": beside(system, certificate, rewards, discount, asked["expert"]),
-            "check": checked(solution),
+            "bands": beside(system, certificate, rewards, discount, expert),
+            "check": checked(certificate),
         }
     return {
         "system": name,
         "seed": seed,
-        "status": solution.status,
-        "columns": [basis.size for basis in bases],
+        "columns": [basis.size for basis in system.bases()],
         "switches": system.switches,
-        "transitions per action": solution.samples,
+        "transitions per action": drawn,
         "seconds": seconds,
         "processor seconds": processor,
         "gigabytes": memory,
         **facts,
-        "printed": str(solution).splitlines(),
+        "printed": str(certificate).splitlines(),
+    }
+
+
+def knowing(task: Sequence[Any]) -> dict[str, Any]:
+    """Find a reward and certify it with known noise from as few transitions, of those tried, as it takes."""
+    name, seed, discount, delta = task
+    system = SYSTEMS[name]()
+    expert = Best(system, discount)
+    asked: dict[str, Any] = {"discount": discount, "expert": expert, "rng": seed}
+    for samples in ATTEMPTS:
+        used = time.process_time()
+        found = certirl.solve(system, samples=samples, **asked)
+        share = {"delta": delta / len(ATTEMPTS), "std": system.std[0], "samples": samples}
+        certificate = certirl.certify_gaussian(found, system, **share, **asked)
+        if certificate.holds:
+            break
+    return {
+        "system": name,
+        "certified": certificate.holds,
+        "transitions per action": 2 * samples,
+        "margin": certificate.margin,
+        "true margin": least_outside(system, found.reward, discount, expert, certificate.tube),
+        "share not decided": certificate.tube.share,
+        "processor seconds": time.process_time() - used,
+        "printed": str(certificate).splitlines(),
     }
 
 
@@ -605,6 +653,14 @@ def certified(names: Sequence[str], arguments: Arguments, runner: study.Runner) 
     return {name: _summary([run for run in runs if run["system"] == name]) for name in names}
 
 
+def known(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
+    """What is proved of lines if the noise is known."""
+    seeds = range(arguments.seed, arguments.seed + arguments.seeds)
+    tasks = [[name, seed, arguments.discount, arguments.delta] for name in arguments.known for seed in seeds]
+    runs = runner(knowing, tasks, unit="certificates")
+    return {name: [run for run in runs if run["system"] == name] for name in arguments.known}
+
+
 def repeated(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """In how many runs all exact values are within the bands."""
     tasks = [
@@ -625,6 +681,7 @@ PARTS: dict[str, Callable[[Arguments, study.Runner], dict[str, Any]]] = {
         certified(arguments.boxes, arguments, runner) | {"van der Pol, tail by columns": needed()}
     ),
     "building": lambda arguments, runner: certified(arguments.building, arguments, runner),
+    "known": known,
     "repeated": repeated,
 }
 
@@ -659,12 +716,12 @@ def page(result: dict[str, Any]) -> str:
 
 def _summary(trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What a reader quotes of the runs of one system."""
-    proved = [t for t in trials if t["status"] == "certified"]
+    proofs = [t for t in trials if t["certified"]]
     each = ("transitions per action", "tail", "margin", "true margin", "share not decided", "bands", "check")
     return {
         "seeds": len(trials),
-        "certified": len(proved),
-        "false": sum(t["true margin"] < t["margin"] for t in proved),
+        "certified": len(proofs),
+        "false": sum(t["true margin"] < t["margin"] for t in proofs),
         "columns": trials[0]["columns"],
         "switches": trials[0]["switches"],
         "processor seconds, most": max(t["processor seconds"] for t in trials),

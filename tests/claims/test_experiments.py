@@ -11,7 +11,7 @@ import harness
 import study
 
 PARTS = {
-    "arch": ("lines", "repeated"),
+    "arch": ("lines", "known", "repeated"),
     "certificates": ("theorems",),
     "components": ("solvable", "time", "certified", "soundness"),
     "known_noise": ("truth",),
