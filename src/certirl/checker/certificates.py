@@ -127,13 +127,14 @@ class Side:
         self.most = float(((enclosed(below) - above) * 0.5 + self.swing).above)
 
     def everywhere(self) -> Account:
-        """The least of the curve less the largest radius."""
+        """The least of the curve less the largest radius; how far the least is not known counts as rounding."""
         radius = self.total[self.side]
         worst = np.unravel_index(int(radius.argmax()), radius.shape)
         first, second = (float(x[self.side][worst]) for x in (self.band.estimation, self.band.second))
         between = float((enclosed(self.most) - first - second).above)
-        rest = (self.band.tail, self.band.rounding)
-        return Account(self.box.minimum(self.curve), (first, max(between, 0.0), second, *rest))
+        low, high = self.box.least(self.curve)
+        rest = (self.band.tail, float((enclosed(high) - low + self.band.rounding).above))
+        return Account(high, (first, max(between, 0.0), second, *rest))
 
     def in_cells(self, cells: Cells) -> Bounds:
         """Bounds within cells."""
@@ -364,12 +365,13 @@ class Reading:
         bounds = [np.where(self.strict(pair), lower, np.inf) for pair, lower in self.lower.items()]
         return np.asarray(np.min(bounds, axis=0))
 
-    def tube(self, ground: Ground, visits: Floats) -> dict[str, float]:
+    def tube(self, ground: Ground, visits: Floats, slack: float = 0.0) -> dict[str, float]:
         """What is claimed of a tube, by name: in units, and regret among it.
 
         Args:
             ground: which holds the tents.
             visits: of the tents ``[w]``.
+            slack: by how much the bounds of cells that are called decided may be too small.
         """
         expert, short_by, ties = self.expert, np.zeros(self.expert.shape), 0.0
         for (b, a), lower in self.lower.items():
@@ -384,8 +386,8 @@ class Reading:
                 later = min(later, stretch * float(visit) * (1 + 1e-15))
         gamma = enclosed(ground.discount)
         regret = float((gamma * (enclosed(now) + gamma / (1.0 - gamma) * later)).above)
-        undecided = ~(expert.steady & (self.least > 0))
-        disputed = ~expert.steady | (self.least <= regret)
+        undecided = ~(expert.steady & (self.least > -slack))
+        disputed = ~expert.steady | (self.least <= regret - slack)
         return {
             "half_width": float(expert.distance[undecided].max(initial=0.0)),
             "share": float(undecided.mean()),
@@ -687,7 +689,7 @@ class Certificate(Claim):
         if len(shown) <= max(numbers):
             raise DamagedError("bounds should be those of all components")
         derived[numbers] = np.array([bounds[pair] for pair in sorted(bounds)]).T
-        room = ALIKE * np.abs(derived) + RELATIVE * (accounts[0].scale if accounts else 0.0)
+        room = ALIKE * np.abs(derived) + (accounts[0].slack if accounts else 0.0)
         lost = self.first.discount / (1 - self.first.discount) * max(0.0, -self.margin)
         return failed(
             (
@@ -704,13 +706,15 @@ class Certificate(Claim):
         """Compare the tube with what follows, and describe it by the weaker of the two."""
         g, expert, wrong = work.g, reading.expert, []
         span, derived = g.unit * work.span(), reading.tube(g, work.visits())
-        slack = RELATIVE * (scale + span) + g.unit * max(side.band.rounding for side in reading.sides.values())
-        ahead = 10 * slack / (1 - g.discount)
+        rounding = max(side.band.rounding for side in reading.sides.values())
+        ahead = 10 * (RELATIVE * (scale + span) + g.unit * rounding) / (1 - g.discount)
+        slack = RELATIVE * (scale + span) / g.unit + 2 * rounding
+        allowed = reading.tube(g, work.visits(), slack)
         width = RELATIVE * min(high - low for low, high in expert.box)
         room = {"half_width": width, "share": RELATIVE, "settled": width}
         for name, x in derived.items():
             stated = (self.record if name == "regret" else tube).bound(name)
-            if not stated >= x - room.get(name, ALIKE * x * (name == "regret") + ahead):
+            if not stated >= allowed[name] - room.get(name, ALIKE * x * (name == "regret") + ahead):
                 wrong.append(f"{name.replace('_', ' ')} may be {short(x, 6)}, more than is claimed")
             derived[name] = max(x, stated)
         stated = self.record.bound("value_span")
@@ -720,7 +724,7 @@ class Certificate(Claim):
             (not shown, "bounds of components are shown, and a policy has none"),
         )
         span = min(span, stated)
-        wrong += self._other_cells(tube, reading, RELATIVE * (scale + span) / g.unit)
+        wrong += self._other_cells(tube, reading, slack)
         regret, settled = derived["regret"], derived["settled"]
         share = f", {at_most(regret / span, 3)} of the span of V, at least {at_least(span)}" if span > 0 else ""
         away = "" if expert.steady.all() else f"farther than {at_most(settled)} from a switch "

@@ -299,8 +299,10 @@ class Axis:
         low, high, periodic = self.low, self.high, self.periodic
         count = int(min(math.ceil(self.top * math.pi * (1 + periodic) / _MOVE), most)) + 1
         even = np.linspace(-1.0, 1.0, count) if periodic else -np.cos(np.linspace(0.0, np.pi, count))
-        ends = np.unique(np.concatenate([(low + high) / 2 + (high - low) / 2 * even[1:-1], cuts]))
-        ends = ends[np.append(True, np.diff(ends) > 1e-12 * (high - low))]
+        even = (low + high) / 2 + (high - low) / 2 * even[1:-1]
+        after = np.clip(np.searchsorted(cuts, even), 1, len(cuts) - 1)
+        nearest = np.minimum(np.abs(even - cuts[after - 1]), np.abs(even - cuts[after]))
+        ends = np.unique(np.concatenate([even[nearest > 1e-12 * (high - low)], cuts]))  # cuts are kept as they are
         ends[0], ends[-1] = low, high
         return ends
 
@@ -532,14 +534,18 @@ class Box:
         return self.minimum(curve), -self.minimum(-curve)
 
     def minimum(self, curve: Enclosure) -> float:
-        """No larger than the least value of an expansion, by branch and bound in the angles.
+        """No larger than the least value of an expansion."""
+        return self.least(curve)[0]
+
+    def least(self, curve: Enclosure) -> tuple[float, float]:
+        """Bounds on the least value of an expansion from below and above, by branch and bound in the angles.
 
         Along a line f is a sum of waves of frequencies up to σ, and if it is within M of a middle then f'² + σ²f² ≤
         σ²M² (Duffin and Schaeffer) and |f''| ≤ σ²M: from the centre of a box f falls by σ√(M² − f²) + σ²M/2 at most.
         """
         counts, rest = self.counts(8.0, 1), curve[1:]
         if not len(rest):
-            return float(curve.below[0])
+            return float(curve.below[0]), float(curve.above[0])
         values = self.mesh(counts)[:, 1:] @ rest
         low, high = float(values.below.min()), float(values.above.max())
         swing = (high - low) / 2 * self.inflation(counts) * _WIDER
@@ -555,7 +561,7 @@ class Box:
             divided = floors < best - slack
             count += int(divided.sum()) << len(counts)
             if not divided.any() or count > _MOST_VALUES:
-                return float((curve[0] + (floor - 1e-14 * (high - low))).below)
+                return float((curve[0] + (floor - 1e-14 * (high - low))).below), float((curve[0] + best).above)
             half, sigma = half / 2, sigma / 2
             angles = [
                 (angle[divided][:, None] + half * sign).ravel() for angle, sign in zip(angles, signs.T, strict=True)
