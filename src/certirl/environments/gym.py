@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from certirl.data.episodes import Episode
 from certirl.data.policy import Policy, Step, as_policy, choose, uniform_policy, walk
 from certirl.data.simulator import as_generator
-from certirl.environments.simulators import Reader, controls_of, copied, simulator, state_reader
+from certirl.environments.simulators import Reader, controls_of, copied, made, simulator, state_reader
 from certirl.functions.reward import reward_at_terminal, unpack, values_of
 from certirl.ground.domain import Array, as_domain, into_domain
 from certirl.ground.doors import as_count
@@ -71,7 +71,7 @@ def rollouts(
         >>> episodes[0].states.shape, episodes[0].actions.tolist()[:3], episodes[0].terminated
         ((11, 2), [2, 2, 2], False)
     """
-    env = gymnasium.make(env) if isinstance(env, str) else env
+    env = made(env) if isinstance(env, str) else env
     episodes, steps = as_count(episodes, "episodes"), None if steps is None else as_count(steps, "steps")
     if on not in ("state", "observation"):
         raise ValueError(f"on must be 'state' or 'observation': what the policy is a function of; got {on!r}")

@@ -30,7 +30,7 @@ from certirl.ground.domain import (
     into_domain,
     uniform_states,
 )
-from certirl.ground.doors import as_count, as_flags, as_reals, lend
+from certirl.ground.doors import as_count, as_flags, as_reals, by_door, lend
 from certirl.ground.records import Record
 from certirl.proof.cells import Piece, hull_with_zero
 
@@ -502,12 +502,20 @@ def simulator(
     return replace(made_of, notes=tuple(notes), random=_is_random(made_of, generator))
 
 
+def made(name: str) -> Any:
+    """The environment of this name; one that there is not is refused with a sentence."""
+    import gymnasium
+
+    try:
+        return gymnasium.make(name)
+    except gymnasium.error.Error as error:
+        raise ValueError(f"no environment can be made of {name!r}: {error}") from None
+
+
 def _opened(env: Any) -> Any:
     """The environment by its name, or a copy of one; itself if it cannot be copied."""
     if isinstance(env, str):
-        import gymnasium
-
-        return gymnasium.make(env)
+        return made(env)
     if not hasattr(env, "action_space"):
         raise TypeError(f"{type(env).__name__} is no environment: it has no action_space")
     layer = env
@@ -674,7 +682,8 @@ def controls_of(space: Any, actions: int | Sequence[Any] | None) -> tuple[Any, .
             "wrap the environment so that its actions are Discrete"
         )
     if actions is None:
-        raise ValueError(f"{space!r} has a continuum of actions: choose some, say actions=[-2, 0, 2] or actions=3")
+        some = by_door("choose some, say actions=[-2, 0, 2] or actions=3", "write --actions 3, say")
+        raise ValueError(f"{space!r} has a continuum of actions: {some}")
     levels: Any = actions
     if isinstance(actions, int):
         levels = _levels(space, as_count(actions, "actions", most=MOST_LEVELS))
