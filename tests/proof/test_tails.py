@@ -111,6 +111,14 @@ def test_truncated_noise_bounds_the_quadrature(noise, sizes):
     assert "contradicts" in contradiction(certirl.GaussianNoise(noise, slope=0.3, truncated=True), as_source(room))
 
 
+def test_truncated_noise_certifies_a_thermostat(tmp_path):
+    room, noise = certirl.problems.thermostat(noise=3.0), certirl.GaussianNoise(3.0, slope=0.9, truncated=True)
+    solution = certirl.solve(room, discount=0.7, expert=0, delta=0.05, tail=noise, samples=60_000, rng=0)
+    assert solution.status == "certified" and "given that it lies in the box" in str(solution)
+    assert 0 < solution.certificate.margin < room.true_margin(solution.reward, discount=0.7)
+    assert certirl.check(solution.save(tmp_path / "room.npz")).verdict == "confirmed"
+
+
 def test_truncated_noise_on_a_box_bounds_the_quadrature():
     whirl, box = certirl.problems.whirl(), product(Legendre(8), Legendre(8))
     turned, entries = (
@@ -194,8 +202,7 @@ def test_declarations_are_checked():
         certirl.GaussianNoise(1, slope=np.eye(3)).change([1.0, 1.0])
     with pytest.raises(ValueError, match="needs slope as a matrix"):
         certirl.GaussianNoise(1, slope=1, rate=1).number(box)
-    with pytest.raises(ValueError, match="leave truncated out for periodic columns"):
-        certirl.GaussianNoise(1, slope=1, truncated=True).number(Fourier(5))
+    assert certirl.GaussianNoise(1, slope=1, truncated=True).number(Fourier(5)) == math.inf
     with pytest.raises(ValueError, match="one coordinate"):
         certirl.LaplaceNoise(1, slope=1).number(box)
 

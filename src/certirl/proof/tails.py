@@ -317,7 +317,7 @@ class GaussianNoise(Tail):
             norms = tuple(_hermite_norm(n) / least**n for n in order)
             return AdditiveNoise("", norms, self.derivatives).number(columns)
         if self.truncated and columns.periodic_axes:
-            raise ValueError("noise on a circle is not cut off anywhere: leave truncated out for periodic columns")
+            return math.inf  # noise on a circle is not cut off anywhere
         slope = _of_coordinates(np.asarray(self.slope), d, coordinates, "slope")
         if slope.ndim == 0 and d > 1 and self.rate:
             raise ValueError("on a box a drift that is not affine needs slope as a matrix of bounds on |∂m_i/∂s_j|")
