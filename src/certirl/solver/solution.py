@@ -1062,7 +1062,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         >>> certirl.load(solution.save("answer")).status
         'solved'
     """
-    import certirl.environments.simulators  # noqa: F401  # its records can be in files
+    import certirl.environments.simulators  # its records can be in files
+    import certirl.proof.known_noise  # noqa: F401
     from certirl.checker import check
 
     named = archive.as_path(path)
