@@ -3,7 +3,8 @@
 Everything is in units of sides of cells: the lines of the grid are whole numbers, and the half sides are 1/2. Built-in
 physics is written down here once more, with sines that have proved bounds; of another simulator the file holds the next
 states of the middles. Upper solutions are not computed but compared in one step with the inequality that makes them
-upper solutions. Rounding is allowed for as the note proves: places by 2^−46·N, values by 2^−41·(8 + N)·U.
+upper solutions. Rounding is allowed for as the note proves: places by 2^−46·N, values by 2^−41·(8 + N)·U, terms by
+2^−42 of their size.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from certirl.checker.records import DamagedError, ImpossibleError, Record, at_le
 
 MOST_CELLS = 4_000_000
 BLOCK = 1 << 16  # cells at once
+RELATIVE = 2.0**-42  # of terms: rounding of their sums
 _KEPT = 24  # tables of maxima that are kept
 Integers = NDArray[np.int64]
 Variants = list[tuple[Floats, Floats, Floats]]  # next states of the middles, slopes and their deviations
@@ -188,6 +190,7 @@ class Field:
             radius += np.abs(middle) * spreads[:, axis].sum(axis=1) / 2
             radius += half * (np.abs(slopes[:, axis]) + spreads[:, axis]).sum(axis=1) / 2
             radius += self.near * np.maximum(np.abs(most), np.abs(least))
+        radius += RELATIVE * (radius + np.abs(slope).sum(axis=1) / 2)
         return Image(after, slopes, spreads, first, last, self.at(after), slope, radius)
 
     def advantage(self, x: Image, y: Image) -> Floats:
@@ -207,7 +210,7 @@ class Field:
             ends = [
                 gradient * (apart[:, axis] + sign * reach[:, axis]) for gradient in (least, most) for sign in (-1, 1)
             ]
-            along += np.min(ends, axis=0)
+            along += np.min(ends, axis=0) - RELATIVE * np.max(np.abs(ends), axis=0)
         return np.maximum(values, along)
 
 

@@ -34,6 +34,7 @@ MOST_COORDINATES = 2
 MOST_CELLS = 4_000_000
 INFLATION = 1e-9  # of a side, by which cells and boxes are enlarged: rounding of places
 ROUNDING = 2.0**-40  # of the largest |V̂| and |R|, for each cell along a coordinate: rounding of values
+RELATIVE = 1e-12  # of terms: rounding of their sums
 SMALLEST, LARGEST = 1e-20, 1e20  # of values: numbers on cells are in single precision
 PROBES = 2000  # next states that are compared with the declared constants, for each action
 _BLOCK = 1 << 17  # cells at once
@@ -749,6 +750,7 @@ class _Part(NamedTuple):
             radius += (np.abs(middle)[:, None] * spreads[:, axis]) @ halves
             radius += swing * ((np.abs(slopes[:, axis]) + spreads[:, axis]) @ halves)
             radius += INFLATION * sides[axis] * np.maximum(np.abs(most), np.abs(least))
+        radius += RELATIVE * (radius + np.abs(gradient) @ halves)
         value = grid.combined(into_domain(after, grid.domain, grid.periodic), gradients.table)
         return cls(after, slopes, spreads, first, last, value, gradient, radius)
 
@@ -773,7 +775,8 @@ class _Part(NamedTuple):
         last = np.minimum(np.maximum(self.last, other.last + shift), first + shape - 1)
         for axis, (least, most) in enumerate(gradients.over(first, last)):
             low, high = apart[:, axis] - reach[:, axis], apart[:, axis] + reach[:, axis]
-            total += np.minimum.reduce([least * low, least * high, most * low, most * high])
+            ends = [least * low, least * high, most * low, most * high]
+            total += np.minimum.reduce(ends) - RELATIVE * np.maximum.reduce(np.abs(ends))
         return np.maximum(total, self.affine.plus(other.affine, -1.0).range(halves)[0])
 
 
