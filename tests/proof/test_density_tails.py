@@ -91,6 +91,7 @@ def test_what_is_declared_is_printed_and_what_is_not_is_no_proof():
     assert "∂^4_s" in words and f"≤ {CURVED:g}" in words and "without a bound" not in words
     room = certirl.problems.thermostat(noise=3.0)
     asked = {"discount": 0.7, "expert": 0, "columns": Legendre(7), "tail": room.tail, "samples": 9_000, "rng": 1}
+    assert declared.number(Fourier(9, (15, 25))) == math.inf  # the two ends are not one state
     assert "without a bound on its error" in certirl.certify(lambda s: s[:, 0], room, **asked).assumptions[0]
 
 

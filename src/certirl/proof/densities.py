@@ -114,6 +114,8 @@ class DensityTail(Tail):
         for side in sides:
             weights = np.multiply.outer(weights, side / (count - 1) * ends).ravel()
         linear = float((sides / (count - 1)) ** 2 @ np.array(self.curvature)) / 8 * float(sides.prod())
+        if not all(self._is_closed(axis, y, weights, linear) for axis in columns.periodic_axes):
+            return math.inf
         self._check_derivatives(y, weights, linear)
         states = columns.spread_points(*[along] * d)
         largest, size, lost = self._largest(columns, nodes, states, y, weights, linear + 1e-6)
@@ -130,6 +132,16 @@ class DensityTail(Tail):
                 factor *= inflation
             best = min(best, factor * largest + total)
         return best
+
+    def _is_closed(self, axis: int, y: Array, weights: Array, linear: float) -> bool:
+        """Whether the density is the same at both ends of a coordinate, as periodic columns assume; at a few states."""
+        low, high = np.array(self.domain).T
+        ends = np.tile(low + (high - low) * (np.arange(_LINES)[:, None] + 0.5) / _LINES, (2, 1, 1))
+        ends[0, :, axis], ends[1, :, axis] = low[axis], high[axis]
+        tables = (
+            np.diff([self._values(y, end, action) for end in ends], axis=0)[0] for action in range(self.n_actions)
+        )
+        return all(float((np.abs(table) @ weights).max()) <= 2 * linear + 1e-6 for table in tables)
 
     def _largest(
         self, columns: Basis, nodes: Array, states: Array, y: Array, weights: Array, slack: float
