@@ -26,8 +26,8 @@ wall, since a reward is to be found for states of the box.
 - contraction: the same repository, benchmarks/linear/systems/contraction2: s' = 0.5 s + ξ, standard deviation 0.1, box
   [−1, 0.5]². (protect_benchmarks/experiments/linear/contractive.py has 0.95 and [−2, 3]² under the same name.) It has
   no input; the actions, a shift by ±0.1 of each coordinate, are ours. Reward of the expert: the sum of the coordinates.
-- switching: the contraction with two actions, shifts by ±(0.2, 0.1), in both coordinates at once, and an expert that
-  switches along a curve. Reward of the expert: minus the distance to the origin.
+- switching: the contraction on [−0.4, 0.4]² with two actions, shifts by ±(0.2, 0.1), in both coordinates at once, and
+  an expert that switches along a curve. Reward of the expert: minus the distance to the origin.
 - car: car parking of SySCoRe (CarPark2D) and IntervalMDPAbstractions.jl, examples/systems/car_parking.jl:
   s' = 0.9 s + 0.7 u + ξ, standard deviation 1, box [−10, 10]², u in {−1, 0, 1}². Reward of the expert: s_0 − s_1.
 - robot: Kiguli/IMPaCT, examples/ex_2Drobot-RA-U/robot2D.cpp: s' = s + 2u(cos v, sin v) + ξ, variance 1/1.3333, box
@@ -688,7 +688,7 @@ PARTS: dict[str, Callable[[Arguments, study.Runner], dict[str, Any]]] = {
 
 def page(result: dict[str, Any]) -> str:
     """The table of the documentation: of each system the worst of its seeds."""
-    heads = ("system", "columns", "τ", "transitions per action", "processor s", "GB", "margin", "true margin")
+    heads = ("system", "columns", "τ", "transitions per action", "processor s", "GB", "margin proved", "true margin")
     heads += ("not decided", "exact within bands", "check, s and GB")
     rows = [heads, ("---",) * len(heads)]
     for name, row in result.items():
@@ -700,12 +700,12 @@ def page(result: dict[str, Any]) -> str:
             (
                 name.replace("_", " "),
                 " + ".join(map(str, row["columns"])),
-                f"{row['tail'][worst]:.0e}",
+                f"{row['tail'][worst]:.1e}",
                 f"{max(row['transitions per action']):,}",
                 f"{row['processor seconds, most']:.0f}",
                 f"{row['gigabytes, most']:.1f}",
-                f"{row['margin'][worst]:.2f}",
-                f"{row['true margin'][worst]:.2f}",
+                f"{np.floor(1_000 * row['margin'][worst]) / 1_000:.3f}",
+                f"{row['true margin'][worst]:.3f}",
                 f"{max(row['share not decided']):.1%}" if row["switches"] else "–",
                 f"{min(bands['contained'] for bands in row['bands']):.0%} of {row['bands'][0]['cells']} cells",
                 f"{slowest['processor seconds']:.0f}, {slowest['gigabytes']:.1f}",

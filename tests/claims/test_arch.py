@@ -1,10 +1,15 @@
 """Systems of the study `arch`: their constants, their law by quadrature, and bands that contain the exact values."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 import arch
+
+WIDTH = "width of the band, median"
 
 
 @pytest.fixture(params=arch.SYSTEMS)
@@ -76,3 +81,32 @@ def test_bands_contain_the_exact_values():
     least, largest = found["exact values, least and largest"]
     assert least == pytest.approx(0, abs=1e-9) and 0.3 < largest < 0.32  # 0 against the action with the same shift
     assert found["error of the quadrature"] < 1e-9
+
+
+def test_the_page_gives_the_numbers_of_the_study():
+    folder = Path(arch.__file__).parent
+    parts = {name: json.loads((folder / "results" / f"arch_{name}.json").read_text())["result"] for name in arch.PARTS}
+    repeated, known, page = (
+        parts.pop("repeated"),
+        parts.pop("known"),
+        (folder.parent / "docs" / "certificates.md").read_text(),
+    )
+    result = {name: row for part in parts.values() for name, row in part.items()}
+    assert arch.page(result) in page
+    for name in arch.SYSTEMS:
+        row = result[name]
+        assert row["certified"] == row["seeds"] and row["false"] == 0, name
+        assert all(check["verdict"] == "confirmed" for check in row["check"]), name
+        assert all(bands["contained"] == bands["finite"] == 1 for bands in row["bands"]), name
+        assert all(bands["error of the quadrature"] < 1e-3 * (bands[WIDTH]) for bands in row["bands"]), name
+    assert max(result["building"]["transitions per action"]) < 10**6
+    for name, row in repeated.items():
+        assert row["runs with finite bands"] == row["runs"], name
+        assert row["runs with an exact value outside"] <= 0.05 * row["runs"], name
+    for name, trials in known.items():
+        most = max(trial["transitions per action"] for trial in trials)
+        assert f"the {name} from {most:,}" in " ".join(page.split()) and all(trial["certified"] for trial in trials)
+        assert all(trial["margin"] < trial["true margin"] for trial in trials)
+    runs = sum(row["runs"] for row in repeated.values())
+    outside = sum(row["runs with an exact value outside"] for row in repeated.values())
+    assert f"In {runs:,} repeated runs ({outside} with an exact value outside)" in page
