@@ -44,9 +44,9 @@ def test_planning_on_the_reward_alone_gives_the_expert_back(noisy):
     assert (noisy.greedy(states) == comfort(states))[away].mean() > 0.99
 
 
-def test_without_noise_it_says_that_nothing_can_be_certified(still, noisy):
+def test_without_noise_it_says_which_proof_there_is(still, noisy):
     assert still.status == "validated" and still.stats.noiseless and not noisy.stats.noiseless
-    assert "dynamics without noise have no density" in str(still)
+    assert "without a proof; for dynamics without noise in one or two coordinates certirl.certify_det" in str(still)
     assert "without noise" not in str(noisy)
     for one in (still, noisy):
         text = str(one)

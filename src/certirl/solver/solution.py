@@ -353,8 +353,8 @@ class Diagnostics(Record):
         expert = f"{self.assumption}; " if self.assumption else ""
         if self.noiseless:
             return (
-                f"{expert}dynamics without noise have no density, so nothing can be certified beyond the states "
-                "compared; with a little process noise a certificate for the noisy dynamics is possible"
+                f"{expert}shares are of states as they were drawn, without a proof; for dynamics without noise in one "
+                "or two coordinates certirl.certify_deterministic has one for all states"
             )
         return f"{expert}estimated effects stand for the true ones; shares are of states as they were drawn"
 
