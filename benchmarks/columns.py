@@ -41,11 +41,12 @@ BOX = ((-1.0, 1.0), (-1.0, 1.0))
 FEW = 300  # functions up to which both bounds on the error of the value are compared
 # By degree: the standard deviation of the noise, and the transitions per action of each kind of expert.
 CASES = {
+    4: (0.9, 5_000, 20_000),
     8: (0.6, 40_000, 300_000),
     16: (0.25, 80_000, 1_000_000),
     23: (0.16, 160_000, 2_000_000),
     37: (0.1, 400_000, 0),
-    48: (0.08, 700_000, 0),
+    48: (0.08, 450_000, 0),
 }
 
 

@@ -61,6 +61,7 @@ BENCHMARKS = {
     "accuracy": "--seeds 1 --workers 1 --most 1000",
     "box_time": "--share 0.01",
     "certify_time": "--pairs 3000 --repeats 1",
+    "columns": "--constant 4 --policy 4",
     "cost": "--rows 3000 --repeats 1",
     "evidence": "--samples 2000 --repeats 1 --columns 3",
     "kernels": "--pairs 2000 --repeats 1 --sizes 5",

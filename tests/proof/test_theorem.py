@@ -112,6 +112,12 @@ def run(request):
     return Run(expert, paired=paired, pointwise=pointwise, samples=3_000, seed=5, sampling=sampling)
 
 
+def test_rows_that_depend_on_each_other_are_never_bounded_at_points():
+    """Hoeffding's inequality there needs weights that were fixed before the fresh states."""
+    run = Run("constant", paired=False, pointwise=True, samples=1_500, seed=5, sampling="order")
+    assert run.work.is_fixed and not run.surrogate.pointwise
+
+
 def test_the_error_of_the_guess_is_a_combination_of_the_functions(run):
     states = np.linspace(-1, 1, 301)[:, None]
     assert run.value(states) - run.surrogate.value(states) == pytest.approx(

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.checker.enclosures import PI, Enclosure, Floats, enclosed, stacked, turn
+from certirl.checker.enclosures import PI, Enclosure, Floats, enclosed, joined, stacked, turn
 
 _DENSE, _LEAST_DENSE, _MOST_DENSE, _MOST_FINE = 20.0, 3.0, 4_000, 40_000
 _VISITED = 4.0
+_ROWS = 4096  # places at which harmonics are computed at once
 _COARSE, _LEAST_COARSE, _MOST_COARSE = 4.0, 2.5, 8_000
 _MOVE, _MOST_CELLS = 0.06, 1_000_000  # how far an expansion of size 1 may move within a cell, and the most cells
 _MOST_VALUES = 1 << 20  # function values of one minimum
@@ -546,7 +547,9 @@ class Box:
         counts, rest = self.counts(8.0, 1), curve[1:]
         if not len(rest):
             return float(curve.below[0]), float(curve.above[0])
-        values = self.mesh(counts)[:, 1:] @ rest
+        spread = [axis.spread(n) for axis, n in zip(self.axes, counts, strict=True)]
+        wave = Enclosure(np.append(0.0, rest.middle), np.append(0.0, rest.radius))
+        values = self.on_axes(self.tensor(wave), spread).reshape(-1)
         low, high = float(values.below.min()), float(values.above.max())
         swing = (high - low) / 2 * self.inflation(counts) * _WIDER
         floor, ceiling, best = (high + low) / 2 - swing, (high + low) / 2 + swing, float(values.above.min())
@@ -569,7 +572,8 @@ class Box:
             turns = [Enclosure(angle) / float(n) for angle, n in zip(angles, counts, strict=True)]
             sides = zip(self.axes, turns, strict=True)
             places = [2.0 * share - 1.0 if axis.periodic else -turn(share)[1] for axis, share in sides]
-            values = self.values(places)[:, 1:] @ rest
+            blocks = range(0, len(places[0]), _ROWS)
+            values = joined([self.values([t[i : i + _ROWS] for t in places])[:, 1:] @ rest for i in blocks])
             best = min(best, float(values.above.min()))
 
 
