@@ -222,8 +222,8 @@ def logarithm(x: Any) -> Enclosure:
 def inverse(matrix: Enclosure) -> Enclosure:
     """The inverse of a square matrix; ZeroDivisionError if it cannot be distinguished from a singular one.
 
-    With an approximation X and R = I − AX, r = ‖R‖ < 1 in the row-sum norm, A⁻¹ − X = XR(I − R)⁻¹: in row i every entry
-    is at most Σ_j|X_ij| times r/(1 − r).
+    With an approximation X and R = I − AX, r = ‖R‖ < 1 in the row-sum norm, A⁻¹ − X = XR + XR·R(I − R)⁻¹: no entry of
+    row i exceeds that of |X||R| by more than the sum of its row of |X||R| times r/(1 − r).
     """
     count = len(matrix)
     try:
@@ -232,11 +232,13 @@ def inverse(matrix: Enclosure) -> Enclosure:
         raise ZeroDivisionError("a matrix has no inverse") from None
     if not np.isfinite(guess).all():
         raise ZeroDivisionError("a matrix has no inverse")
-    rest = float((np.eye(count) - matrix @ guess).size.sum(axis=1).max(initial=0.0)) * (1 + count * 4 * U)
+    residual = (np.eye(count) - matrix @ guess).size
+    rest = float(residual.sum(axis=1).max(initial=0.0)) * (1 + count * 4 * U)
     if not rest < 0.5:
         raise ZeroDivisionError("a matrix has no inverse that could be proved")
-    rows = np.abs(guess).sum(axis=1, keepdims=True) * (1 + count * 4 * U)
-    return Enclosure(guess, np.broadcast_to(rows * rest / (1 - rest) * _MORE + _TINY, guess.shape))
+    first = np.abs(guess) @ residual * (1 + count * 4 * U)
+    more = first.sum(axis=1, keepdims=True) * (1 + count * 4 * U) * rest / (1 - rest)
+    return Enclosure(guess, (first + more) * _MORE + (count + 1) * _TINY)
 
 
 def top_eigenvalue(matrix: Enclosure) -> float:
