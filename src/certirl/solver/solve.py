@@ -235,8 +235,9 @@ def _check_widest(asked: Request) -> None:
         each = zip(components, places, strict=True)
         tails = (hopeless_tail(asked.tail, part.basis, asked.discount, *place) for part, place in each)
         sentences.append(next(filter(None, tails), ""))
-    if all(sentences):
-        raise ValueError(sentences[0])
+        if not sentences[-1]:
+            return
+    raise ValueError(sentences[0])
 
 
 def _check_draws(asked: Request) -> None:
