@@ -197,7 +197,7 @@ def no_second_order(monkeypatch):
 
     def no_error(work, *_):
         size = len(work.error.value)
-        return bands._Size(np.zeros(size), np.eye(size), 0.0, 0.0, np.zeros((0, 2)))
+        return bands._Size(np.zeros(size), np.eye(size), 0.0, 0.0, 1.0, np.zeros((0, 2)))
 
     monkeypatch.setattr(bands, "_size", no_error)
 
