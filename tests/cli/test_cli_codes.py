@@ -210,6 +210,29 @@ def test_options_of_a_search_arrive_in_solve(folder, capsys, monkeypatch):
     assert (received["settings"].regret, received["settings"].tube) == (0.2, 0.3)
 
 
+def test_noise_that_is_known_is_certified_as_in_python_checked_shown_and_reported(folder, capsys):
+    asked = ["solve", "log.csv", *BOX, "--actions", "up,down", *PROOF[: PROOF.index("--delta")], *NO_PICTURE, "--quiet"]
+    assert main(asked) == 0
+    words = ["certify", "reward.npz", "log.csv", "--actions", "up,down", "--known-noise"]
+    found = document(capsys, [*words, "0.1"], 0)
+    log = certirl.tables.read("log.csv", domain=[[-1, 1]], actions=("up", "down"))
+    expected = certirl.certify_gaussian(certirl.load("reward.npz"), log, std=0.1)
+    assert found["type"] == "GaussianCertificate" and found["margin"] == expected.margin > 0
+    assert "against down" in str(expected)
+    assert document(capsys, ["check", "certificate.npz"], 0)["verdict"] == "confirmed"
+    assert main(["show", "certificate.npz"]) == main(["report", "certificate.npz"]) == 0
+    prints = capsys.readouterr().out + (folder / "report.html").read_text(encoding="utf-8")
+    assert "down" in prints and "transitions per action" in prints
+    assert "fresh" not in prints and "<dt>tail</dt>" not in prints and "<dt>columns</dt>" not in prints
+    for more, sentence in {
+        "0.1 --tail 0": "a proof with --known-noise has no use for --tail: leave it out",
+        "0.3": "(declare another --known-noise, or write --tail gaussian:STD:SLOPE in its place)",
+        "-1": "--known-noise must be a number above 0, got -1.0",
+    }.items():
+        assert main([*words, *more.split()]) == 2
+        assert sentence in capsys.readouterr().err
+
+
 def test_a_tail_that_cannot_work_is_refused_before_anything_is_read(folder, capsys, monkeypatch):
     monkeypatch.setattr("certirl.cli.inputs.read", None)
     words = ["solve", "log.csv", *BOX, "--discount", "0.9", "--columns", "13", "--delta", "0.05", "--tail"]

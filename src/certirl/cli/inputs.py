@@ -32,6 +32,7 @@ from certirl.ground.doors import as_count
 from certirl.proof.case import hopeless_tail
 from certirl.proof.certificate import Certificate
 from certirl.proof.certify import certify
+from certirl.proof.known_noise import certify_gaussian
 from certirl.solver.settings import NO_PROOF_FROM_MOMENTS, Settings
 from certirl.solver.solution import Solution, load
 from certirl.solver.solve import solve
@@ -131,7 +132,11 @@ def solved(options: argparse.Namespace, where: Any) -> Solution:
 
 
 def certified(options: argparse.Namespace, where: Any) -> Certificate:
-    """The answer of `certify` to the options of a command; ``where`` is its map."""
+    """The answer of `certify`, or of `certify_gaussian`, to the options of a command; ``where`` is its map."""
+    by_tail = options.known_noise is None
+    for name in () if by_tail else ("tail", "columns", "workers", "scheduler"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"a proof with --known-noise has no use for --{name}: leave it out")
     with doors.options({}):  # what is wrong in the file was no option
         record = load(options.reward)
     if not isinstance(record, Solution | Reward):
@@ -151,27 +156,24 @@ def certified(options: argparse.Namespace, where: Any) -> Certificate:
         raise ValueError(f"{options.reward} does not say all of the problem: write {' and '.join(missing)}, too")
     domain = reward.domain if options.domain is None else options.domain
     columns: Any = None
-    if options.columns is not None or not getattr(record, "components", ()):
+    if by_tail and (options.columns is not None or not getattr(record, "components", ())):
         columns = _columns(options, domain)
     expert = expert_of(options)
-    estimates: Any = record.components
-    bases = [estimate.columns for estimate in estimates] if columns is None else [columns]
+    bases = [columns]
+    if columns is None:
+        bases = [estimate.columns for estimate in getattr(record, "components", ())]
     _check_proof(options, domain, expert, bases)
     options.domain = domain if is_log else options.domain
     source = source_of(options)
-    return certify(
-        record,
-        _given(source),
-        discount=options.discount,
-        expert=expert.action if expert.action is not None else policy_of(expert, source, options),
-        columns=columns,
-        delta=options.delta,
-        tail=options.tail,
-        samples=options.samples,
-        rng=0 if options.seed is None else as_count(options.seed, "seed", least=0),
-        tube=options.tube,
-        map=where,
-    )
+    asked: dict[str, Any] = {
+        "discount": options.discount,
+        "expert": expert.action if expert.action is not None else policy_of(expert, source, options),
+        "rng": 0 if options.seed is None else as_count(options.seed, "seed", least=0),
+    }
+    asked |= {name: getattr(options, name) for name in ("delta", "samples", "tube")}
+    if not by_tail:
+        return certify_gaussian(record, _given(source), std=options.known_noise, **asked)
+    return certify(record, _given(source), columns=columns, tail=options.tail, map=where, **asked)
 
 
 def _check_proof(options: argparse.Namespace, domain: Any, expert: Expert, columns: Sequence[Basis] = ()) -> None:

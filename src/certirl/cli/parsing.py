@@ -26,7 +26,14 @@ CODES = {
 ALWAYS = (DONE, BAD_INPUT, INTERRUPTED)  # codes of every command
 WIDEST = 100  # characters of a line of help
 # Keywords that a command writes otherwise than with two dashes before them, and the form of values unlike Python's.
-_RENAMED = {"n_actions": "actions", "rng": "seed", "map": "workers", "price": "slack", "k": "size"}
+_RENAMED = {
+    "n_actions": "actions",
+    "rng": "seed",
+    "map": "workers",
+    "price": "slack",
+    "k": "size",
+    "std": "known_noise",
+}
 _FORMS = {"domain": " LOW HIGH", "periodic": " AXIS"}
 _POSITIONAL = ("data", "file", "files", "study", "shell", "reward", "verb", "given")
 

@@ -210,7 +210,12 @@ def _add_certify(command: argparse.ArgumentParser) -> None:
         help="functions of the state that describe what actions do (default: as in the solution)",
     )  # fmt: skip
     shared.add_proof(proof)
-    shared.add_draws(proof, "default 100,000")
+    proof.add_argument(
+        "--known-noise", type=float, metavar="STD",
+        help="in place of columns and a tail: s' is an affine drift plus Gaussian noise, clipped, of one coordinate; "
+        "this is the standard deviation of the noise, exactly",
+    )  # fmt: skip
+    shared.add_draws(proof, "default 100,000; with --known-noise 10,000")
     _add_result(command, "certificate", "certificate.npz", "default: none", plot="")
 
 
@@ -269,6 +274,10 @@ VERBS = (
             (
                 "certirl certify reward.npz walk.py:Walk --discount 0.9 --expert 0 --columns 5 --tail 0",
                 "a reward alone, on draws of a simulator",
+            ),
+            (
+                "certirl certify reward.npz log.csv --known-noise 1.5",
+                "affine drift, Gaussian noise of standard deviation 1.5; the log of the reward may serve again",
             ),
         ],
         _add_certify,

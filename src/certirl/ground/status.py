@@ -219,11 +219,13 @@ class Claim(Record):
         excessive_tail: what to do about a tail that leaves no margin however many transitions there are; empty for any
             other.
         close_tail: which tail a margin that holds needs, where the tail costs much of it; else empty.
+        rows_in_words: what the numbers of samples count.
 
     :meta private:
     """
 
     _derived: ClassVar[tuple[str, ...]] = ("word", "holds", "statement", "samples", "tail")
+    rows_in_words: ClassVar[str] = "fresh transitions per action"
     holds: bool
     margin: float
     estimated: float
@@ -265,13 +267,14 @@ class Claim(Record):
             return "conditional on a tail of zero: declare a tail to make it a certificate"
         if self.samples_needed is not None:
             declared = "" if self.tail is not None else " once a tail is declared"
-            return f"about {two_digits(self.samples_needed)} fresh transitions per action should suffice{declared}"
+            return f"about {two_digits(self.samples_needed)} {self.rows_in_words} should suffice{declared}"
         if self.excessive_tail:
             return self.excessive_tail
         if not isfinite(self.margin):
             return "too few transitions for any bound"
         if self.estimated <= self.losses.get("truncation tail", 0.0):
-            return "no number of samples suffices: the estimated margin is not positive or the tail is too large"
+            tail = " or the tail is too large" if self.tail or self.tail is None else ""
+            return f"no number of samples suffices: the estimated margin is not positive{tail}"
         return "many more samples are needed; their number cannot be estimated"
 
     def account(self, where: str = "", digits: int = 3) -> str:
@@ -283,6 +286,8 @@ class Claim(Record):
 
         :meta private:
         """
+        if not isfinite(self.estimated):
+            return "no estimate"
         matter = 5e-4 * abs(self.estimated)
         losses = [f" − {value:.2g} {name}" for name, value in self.losses.items() if value > matter]
         losses += [f" ({self.close_tail})"] if self.close_tail else []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -598,7 +598,7 @@ class Certificate(Claim):
 
     def __str__(self) -> str:
         where = f" at {place_of(self.state)} against {self._alternative}"
-        data = f"{counted(self._counts)} {self._rows_in_words}"
+        data = f"{counted(self._counts)} {self.rows_in_words}"
         data += "" if self.holds else f"; {self.missing}"
         lines = [self.statement]
         if self.tube is None:
@@ -612,8 +612,6 @@ class Certificate(Claim):
     def _counts(self) -> NDArray[Any]:
         """Transitions of each action that the proof rests on ``[A]``."""
         return self.grounds[0].evidence.counts
-
-    _rows_in_words: ClassVar[str] = "fresh transitions per action"
 
     @property
     def _alternative(self) -> str:

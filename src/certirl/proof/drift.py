@@ -18,6 +18,7 @@ from scipy.special import gammaincc, log_ndtr, ndtr, ndtri
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array
+from certirl.ground.doors import by_door, setting
 from certirl.ground.records import Record
 
 COEFFICIENTS = 2  # of each drift
@@ -243,7 +244,7 @@ def contradiction(
         if quarter < 0:
             fault = _spread_fault(place, spread[action, rows] / drift.std, comparisons)
             if fault:
-                return f"{_CONTRADICTION}: under action {action} {fault}"
+                return f"{_contradiction()}: under action {action} {fault}"
         ordered, steps = np.sort(place), np.arange(n + 1) / n
         distance = float(max((steps[1:] - ordered).max(), (ordered - steps[:-1]).max()))
         allowed = (
@@ -251,16 +252,18 @@ def contradiction(
         )
         if distance > allowed:
             return (
-                f"{_CONTRADICTION}: the noise of {n:,} transitions {where} has a distribution function that differs "
+                f"{_contradiction()}: the noise of {n:,} transitions {where} has a distribution function that differs "
                 f"from the declared one by {distance:.2g}, where {allowed:.2g} is possible"
             )
     return ""
 
 
-_CONTRADICTION = (
-    "the data contradict s' = clip(m_a(s) + ξ) with affine drifts m_a and normal noise ξ of this standard deviation "
-    "(declare another std, or use certirl.certify)"
-)
+def _contradiction() -> str:
+    instead = by_door("use certirl.certify", "write --tail gaussian:STD:SLOPE in its place")
+    return (
+        "the data contradict s' = clip(m_a(s) + ξ) with affine drifts m_a and normal noise ξ of this standard "
+        f"deviation (declare another {setting('std')}, or {instead})"
+    )
 
 
 def _spread_fault(place: Array, shifts: Array, comparisons: int) -> str:

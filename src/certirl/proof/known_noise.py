@@ -28,7 +28,7 @@ from certirl.functions.reward import Reward, known_expert, proved_range, unpack,
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe
-from certirl.ground.doors import as_count, as_number, as_probability
+from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.records import Record
 from certirl.proof.case import PAIRED, UNPAIRED, allowed_tube, without_switches
 from certirl.proof.certificate import Certificate, outside_of, tube_of
@@ -296,7 +296,7 @@ class GaussianCertificate(Certificate):
 
     noise: KnownNoise
 
-    _rows_in_words: ClassVar[str] = "transitions per action"
+    rows_in_words: ClassVar[str] = "transitions per action"
 
     @cached_property
     def _bounds(self) -> Bounds | None:
@@ -361,6 +361,16 @@ class GaussianCertificate(Certificate):
 
     excessive_tail: ClassVar[str] = ""  # type: ignore[misc]  # there is no tail
 
+    @property
+    def missing(self) -> str:
+        """As of a `Certificate`.
+
+        :meta private:
+        """
+        if self.samples_needed is None and 0 < self.estimated < inf:
+            return "no number of samples suffices with these cells: use more of them"
+        return super().missing
+
 
 def certify_gaussian(
     reward: Any,
@@ -410,8 +420,8 @@ def certify_gaussian(
     origin = as_source(source)
     if len(origin.domain) > 1 or origin.periodic:
         raise ValueError(
-            f"certify_gaussian is for an interval whose ends differ, got {describe(origin.domain)}: use "
-            "certirl.certify with tail=GaussianNoise(std, slope)"
+            f"known noise is for one coordinate that is not periodic, got {describe(origin.domain)}: "
+            + by_door("use certirl.certify with tail=GaussianNoise(std, slope)", "write --tail gaussian:STD:SLOPE")
         )
     origin.check_settings(samples=samples)
     origin.check_noise()
@@ -426,7 +436,10 @@ def certify_gaussian(
     nodes = np.linspace(*origin.domain[0], len(values))[:, None]
     support = policy.support(nodes)
     if (support.sum(axis=1) > 1).any():
-        raise ValueError("certify_gaussian is for experts that take one action at each state: use certirl.certify")
+        raise ValueError(
+            "known noise is for experts that take one action at each state: "
+            + by_door("use certirl.certify", "write --tail gaussian:STD:SLOPE")
+        )
     log, rows, assumed = _log_of(origin, samples, rng)
     states, actions, next_states = rows_of(log)
     sums = DriftSums.of(states, actions, next_states, origin.n_actions, rows)
@@ -445,7 +458,8 @@ def certify_gaussian(
     looked_up = () if policy.constant is not None else (str(noise.grid),)
     policy_notes = (policy.assumption,) if policy.assumption else ()
     assumptions = (known, assumed, *notes, *looked_up, *policy_notes)
-    return _concluded(noise, delta, 0.0 if constant else allowed_tube(tube, origin.domain), assumptions)
+    allowed = 0.0 if constant else allowed_tube(tube, origin.domain)
+    return _concluded(noise, delta, allowed, assumptions, origin.action_names)
 
 
 DEPENDENT = (
@@ -486,7 +500,9 @@ def _reward_at_nodes(function: Any, domain: Domain, cells: int) -> tuple[Array, 
     return np.asarray(values, dtype=float), () if exact else (note,)
 
 
-def _concluded(noise: KnownNoise, delta: float, allowed: float, assumptions: tuple[str, ...]) -> GaussianCertificate:
+def _concluded(
+    noise: KnownNoise, delta: float, allowed: float, assumptions: tuple[str, ...], action_names: tuple[str, ...]
+) -> GaussianCertificate:
     """Read the bounds: margin, tube and regret."""
     bounds, grid = noise.bounds(delta), noise.grid
     switching = not grid.steady.all()
@@ -536,6 +552,7 @@ def _concluded(noise: KnownNoise, delta: float, allowed: float, assumptions: tup
         bounds=np.array([margins]) if margins else np.zeros((0, noise.sums.n_actions - 1)),
         tube=tube_of(grid, least, short, allowed=allowed, regret=regret) if switching else None,
         grounds=(),
+        action_names=action_names,
         noise=noise,
     )
 

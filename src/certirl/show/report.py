@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
@@ -30,6 +31,7 @@ from certirl.ground.domain import describe
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
 from certirl.proof.cells import CellCertificate
 from certirl.proof.certificate import Certificate
+from certirl.proof.known_noise import GaussianCertificate
 from certirl.proof.refutation import Refutation
 from certirl.show import charts, svg
 from certirl.show.charts import Names, Picture
@@ -259,7 +261,7 @@ def _facts(record: Solution | Certificate | Refutation | CellCertificate) -> lis
             data,
         ]
     elif claim is not None:
-        facts.append(("fresh transitions per action", f"{claim.samples:,}"))
+        facts.append((claim.rows_in_words, f"{claim.samples:,}"))
     return facts
 
 
@@ -450,7 +452,7 @@ def _reproduce(record: Solution | Certificate | Refutation | CellCertificate) ->
     settings = {} if isinstance(record, CellCertificate) else _settings(record)
     settings |= {"this report was written with": report}
     file = getattr(record, "file", None)
-    name = Path(file).name if file else f"{type(record).__name__.lower()}.npz"
+    name = Path(file).name if file else f"{re.findall('[A-Z][a-z]+', type(record).__name__)[-1].lower()}.npz"
     commands = [f"certirl show {name}"]
     if isinstance(record, Claim | CellCertificate) or _proof_of(record) is not None:
         commands.append(f"certirl check {name}    # derives the proof again, with code of its own")
@@ -476,7 +478,10 @@ def _settings(record: Solution | Certificate | Refutation) -> dict[str, str]:
         settings["file"] = "" if record.file is None else _file(Path(record.file))
     if claim is not None:
         settings["δ"] = f"{claim.delta:g}"
-        settings["tail"] = "none was declared" if claim.tail is None else f"{claim.tail:g}"
+        if isinstance(claim, GaussianCertificate):
+            settings["standard deviation of the noise"] = f"{claim.noise.std:g}"
+        else:
+            settings["tail"] = "none was declared" if claim.tail is None else f"{claim.tail:g}"
         tube = getattr(claim, "tube", None)
         settings["tube, half-width"] = f"{getattr(tube, 'allowed', tube):g}" if tube else ""
     return settings
@@ -495,10 +500,10 @@ def _file(path: Path) -> str:
 def _of_claim(claim: Certificate | Refutation, figures: _Figures, coverage: Coverage | None) -> Iterable[Section]:
     if isinstance(claim, Certificate):
         lead = "The advantage of the expert's action, estimated and at least."
-        yield Section("margins", "Margins", lead, _proved(claim, figures, Names()))
+        yield Section("margins", "Margins", lead, _proved(claim, figures, Names.of(claim)))
     else:
         lead = "Comparisons that nearly cancel, for every value function of the class."
-        yield Section("conflict", "Conflict", lead, _witness(claim.witness, Names()))
+        yield Section("conflict", "Conflict", lead, _witness(claim.witness, Names.of(claim)))
     yield _budget(claim, figures)
     yield Section("assumptions", "Assumptions", _TO_BELIEVE, _items(claim.assumptions))
     yield Section("delta", "Samples and δ", *_spending(claim, figures))
