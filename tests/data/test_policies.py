@@ -103,3 +103,5 @@ def test_an_unknown_name_of_an_action_is_refused():
     policy = as_policy(lambda states: np.full(len(states), "upp"), 2, ("down", "up"))
     with pytest.raises(ValueError, match=r"actions down, up, or their numbers, got 'upp' \(perhaps 'up'\)"):
         policy(np.zeros((2, 1)))
+    with pytest.raises(ValueError, match=r"numbers of actions, 0 … 1, got 'upp': the actions have no names"):
+        as_policy(policy.rule, 2)(np.zeros((2, 1)))

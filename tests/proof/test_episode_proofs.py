@@ -70,3 +70,15 @@ def test_one_trajectory_of_a_slow_state_certifies_a_policy_too(tmp_path):
     assert truth.regret <= certificate.regret and 0 < certificate.value_span < truth.span
     assert IN_ORDER in certificate.assumptions
     assert check(certificate.save(tmp_path / "c.npz")).verdict == "confirmed"
+
+
+def test_a_trajectory_that_stays_in_the_middle_is_refused_with_what_to_do():
+    rng, path = np.random.default_rng(0), [20.0]
+    actions, noise = rng.integers(2, size=3_000), rng.normal(scale=0.8, size=3_000)
+    for action, step in zip(actions, noise, strict=True):
+        path.append(0.9 * path[-1] + 1.2 + 1.5 * action + step)
+    log = certirl.Transitions(path[:-1], actions, path[1:], domain=(10, 30))
+    tail = certirl.GaussianNoise(std=0.8, slope=0.9)
+    asked = {"discount": 0.9, "columns": certirl.Legendre(56, (10, 30)), "tail": tail}
+    with pytest.raises(ValueError, match=r"of action 0 cannot tell 56 functions apart .*certirl.coverage shows where"):
+        certirl.certify(lambda s: s[:, 0] / 30, log, expert=0, **asked)

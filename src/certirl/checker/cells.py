@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.checker.enclosures import PI, Enclosure, Floats, enclosed, turn
+from certirl.checker.harmonics import in_words
 from certirl.checker.records import DamagedError, ImpossibleError, Record, at_least, at_most, failed, short
 
 MOST_CELLS = 4_000_000
@@ -494,7 +495,7 @@ class CellCertificate:
     def lines(self) -> list[tuple[str, str]]:
         """The problem, the cells and what follows, by name."""
         counts = " × ".join(map(str, self.lattice.shape))
-        domain = " × ".join(f"[{low:g}, {high:g}]" for low, high in self.lattice.box)
+        domain = in_words(self.lattice.box)
         return [
             ("problem", f"{self.dynamics.actions} actions on {domain}, discount {self.discount:g}, no noise"),
             ("cells", f"{counts}, {len(self.live):,} of them with states that are not terminal"),
@@ -507,7 +508,7 @@ class CellCertificate:
             f"{self.dynamics.name}, which computes them up to 1e-9 of the side of a cell",
             "the policy takes in each cell the action of the file",
             *(
-                [f"terminal states are {' and '.join(str(box.tolist()) for box in self.boxes)}: reward and value 0"]
+                [f"terminal states are {' and '.join(map(in_words, self.boxes))}: reward and value 0"]
                 * bool(len(self.boxes))
             ),
         ]

@@ -728,7 +728,8 @@ class Certificate(Claim):
         regret, settled = derived["regret"], derived["settled"]
         share = f", {at_most(regret / span, 3)} of the span of V, at least {at_least(span)}" if span > 0 else ""
         away = "" if expert.steady.all() else f"farther than {at_most(settled)} from a switch "
-        beyond = f"; {away}every best policy takes an action that the expert takes" if settled < math.inf else ""
+        reach = min(high - low for low, high in expert.box) / 2  # farther from a switch there may be no state
+        beyond = f"; {away}every best policy takes an action that the expert takes" if settled < reach else ""
         domain = f"{at_most(derived['share'] * 100, 3)} % of the domain"
         self.account += [
             ("tube", f"half-width at most {at_most(derived['half_width'])}, {domain}"),

@@ -7,7 +7,7 @@ for each coordinate; an interval is a box with one. The notation is that of docs
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -140,7 +140,7 @@ class Grid:
         return np.asarray((coefficients[index] * shares).sum(axis=1))
 
 
-def in_words(box: tuple[tuple[float, float], ...]) -> str:
+def in_words(box: Iterable[Iterable[float]]) -> str:
     """A box as text."""
     return " × ".join(f"[{low:g}, {high:g}]" for low, high in box)
 

@@ -105,11 +105,16 @@ class Policy(Record):
 
     def _numbered(self, answer: Any) -> Any:
         """Actions by their numbers, where they were returned by their names."""
-        if not self.names or getattr(getattr(answer, "dtype", None), "kind", "O") in "biuf":
+        if getattr(getattr(answer, "dtype", None), "kind", "O") in "biuf":
             return answer
         texts = np.asarray(answer, dtype=object).ravel()
         if not texts.size or not all(isinstance(text, str) for text in texts):
             return answer
+        if not self.names:
+            raise ValueError(
+                f"the expert must return numbers of actions, 0 … {self.n_actions - 1}, got {shown(texts[0])}: the "
+                "actions have no names"
+            )
         taken, places = np.unique(texts.astype(str), return_inverse=True)
         for text in taken.tolist():
             if text not in self.names:

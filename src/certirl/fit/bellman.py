@@ -133,6 +133,15 @@ def _as_moments(data: Moments | Transitions, basis: Basis | None, columns: int |
     return data.leading(size, min(size, data.columns.size) if columns is None else columns)
 
 
+def indistinct(action: int, functions: int, count: int, kind: str = "") -> str:
+    """The sentence about states, of this ``kind``, of an action that do not tell the functions apart."""
+    return (
+        f"the {kind + ' ' if kind else ''}states of action {action} cannot tell {functions} functions apart ({count:,} "
+        "transitions): use more data, fewer columns, or states that cover the domain (certirl.coverage shows where "
+        "there are none)"
+    )
+
+
 def _inverse_gram(moments: Moments, *, required: bool) -> tuple[Array, float]:
     """(Σ x xᵀ)⁻¹ for each action and the worst condition number; refuses where states do not tell the columns apart."""
     inverses, worst = np.zeros_like(moments.gram), 1.0
@@ -141,11 +150,7 @@ def _inverse_gram(moments: Moments, *, required: bool) -> tuple[Array, float]:
         floor = eigenvalues[-1] / MAX_CONDITION
         condition = eigenvalues[-1] / eigenvalues[0] if eigenvalues[0] > 0 else np.inf
         if required and (eigenvalues[0] < floor or moments.counts[action] <= len(gram)):
-            raise ValueError(
-                f"the states of action {action} cannot tell {moments.columns.size} functions apart "
-                f"(Gram matrix condition {condition:.1e}, {int(moments.counts[action])} transitions): "
-                "use fewer columns or states that cover the domain"
-            )
+            raise ValueError(indistinct(action, moments.columns.size, int(moments.counts[action])))
         inverses[action] = (vectors / np.maximum(eigenvalues, floor)) @ vectors.T
         worst = max(worst, float(condition))
     return inverses, worst

@@ -440,6 +440,17 @@ class Certificate(Claim):
         """
         return archive.save(self, path)
 
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write one page about the proof, which a browser opens without a network; returns its path.
+
+        Example:
+            >>> certificate.report("proof.html").name
+            'proof.html'
+        """
+        from certirl.show import report
+
+        return report.write(self, path)
+
     def advantage(self, states: ArrayLike) -> tuple[Array, Array]:
         """The expert's advantage D_a(s) over every action a, divided by γ: estimates and lower bounds, ``[A, n]`` each.
 

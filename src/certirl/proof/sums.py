@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from certirl.data.moments import kernel_for
 from certirl.data.transitions import CHUNK, Chunk, Piece, chunks_of
-from certirl.fit.bellman import MAX_CONDITION
+from certirl.fit.bellman import MAX_CONDITION, indistinct
 from certirl.functions.bases import Basis
 from certirl.functions.frame import frame
 from certirl.ground import archive
@@ -58,14 +58,20 @@ class Sums(Record):
 
     def determine(self, columns: Basis) -> bool:
         """Whether the states are enough, and spread enough, to tell the columns apart."""
-        gram = frame(columns).lifted(self.gram)
-        return bool((self.counts >= columns.size).all() and (np.linalg.cond(gram) <= MAX_CONDITION).all())
+        return not self._undetermined(columns).any()
 
-    def check_determine(self, columns: Basis, name: str = "") -> None:
-        """Refuse states that cannot tell the columns, of a component with this name, apart."""
-        if not self.determine(columns):
-            which = f"the columns of {name}" if name else "the columns"
-            raise ValueError(f"the fresh states cannot tell {which} apart: use more data or fewer columns")
+    def _undetermined(self, columns: Basis) -> NDArray[np.bool_]:
+        """The actions whose states do not tell the columns apart ``[A]``."""
+        gram = frame(columns).lifted(self.gram)
+        return np.asarray((self.counts < columns.size) | ~(np.linalg.cond(gram) <= MAX_CONDITION))
+
+    def check_determine(self, columns: Basis, name: str = "", *, kind: str = "fresh") -> None:
+        """Refuse states of this ``kind`` that cannot tell the columns, of a component with this name, apart."""
+        few = self._undetermined(columns)
+        if few.any():
+            action = int(few.argmax())
+            sentence = indistinct(action, columns.size, int(self.counts[action]), kind)
+            raise ValueError(f"{name}: {sentence}" if name else sentence)
 
 
 @archive.record

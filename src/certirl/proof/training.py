@@ -106,8 +106,7 @@ def _designs(blanks: Sequence[Surrogate], training: Iterable[Piece], samples: in
     """Σ χ of training data, scaled to the number of fresh transitions that are expected of the action with fewest."""
     designs: list[Array | None] = []
     for blank, sums in zip(blanks, gather(blanks, training), strict=True):
-        if not sums.determine(blank.columns):
-            raise ValueError("the states of training cannot tell the columns apart: use more data or fewer columns")
+        sums.check_determine(blank.columns, kind="training")
         designs.append(sums.gram if samples is None else sums.gram * (samples / float(sums.counts.min())))
     return designs
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.moments import Moments
-from certirl.fit.bellman import MAX_CONDITION
+from certirl.fit.bellman import MAX_CONDITION, indistinct
 from certirl.fit.program import least_norm
 from certirl.functions.bases import Basis
 from certirl.functions.extrema import first_of_least
@@ -204,8 +204,8 @@ def obstacle(case: Case, rows: Sequence[Comparisons], moments: Sequence[Moments]
     for sums in moments:
         few = (sums.counts <= sums.columns.size) | (np.linalg.cond(sums.gram) > MAX_CONDITION)
         if few.any():
-            states = f"the states of action {int(few.argmax())} cannot tell {sums.columns.size} functions apart"
-            return f"{states} ({int(sums.counts.min())} for training): use more data or fewer columns"
+            action = int(few.argmax())
+            return indistinct(action, sums.columns.size, int(sums.counts[action]), "training")
     return ""
 
 
