@@ -11,6 +11,7 @@ import pytest
 import certirl
 from certirl.cli import VERBS, main
 from certirl.cli.parsing import CODES, build
+from certirl.show.charts import certificate_charts
 
 BOX = ["--domain", "-1", "1"]
 NO_PICTURE = ["--plot", ""]
@@ -210,7 +211,7 @@ def test_options_of_a_search_arrive_in_solve(folder, capsys, monkeypatch):
     assert (received["settings"].regret, received["settings"].tube) == (0.2, 0.3)
 
 
-def test_noise_that_is_known_is_certified_as_in_python_checked_shown_and_reported(folder, capsys):
+def test_noise_that_is_known_is_certified_as_in_python_checked_and_reported(folder, capsys):
     asked = ["solve", "log.csv", *BOX, "--actions", "up,down", *PROOF[: PROOF.index("--delta")], *NO_PICTURE, "--quiet"]
     assert main(asked) == 0
     words = ["certify", "reward.npz", "log.csv", "--actions", "up,down", "--known-noise"]
@@ -220,8 +221,8 @@ def test_noise_that_is_known_is_certified_as_in_python_checked_shown_and_reporte
     assert found["type"] == "GaussianCertificate" and found["margin"] == expected.margin > 0
     assert "against down" in str(expected)
     assert document(capsys, ["check", "certificate.npz"], 0)["verdict"] == "confirmed"
-    assert main(["show", "certificate.npz"]) == main(["report", "certificate.npz"]) == 0
-    prints = capsys.readouterr().out + (folder / "report.html").read_text(encoding="utf-8")
+    assert main(["report", "certificate.npz"]) == 0
+    prints = (folder / "report.html").read_text(encoding="utf-8")
     assert "down" in prints and "transitions per action" in prints
     assert "fresh" not in prints and "<dt>tail</dt>" not in prints and "<dt>columns</dt>" not in prints
     for more, sentence in {
@@ -231,6 +232,49 @@ def test_noise_that_is_known_is_certified_as_in_python_checked_shown_and_reporte
     }.items():
         assert main([*words, *more.split()]) == 2
         assert sentence in capsys.readouterr().err
+
+
+TRAY = """
+import numpy as np
+class Tray:
+    n_actions, domain = 2, ((0.0, 10.0),)
+    def sample(self, states, action, rng):
+        return np.clip(0.9 * states + (0.0, 1.0)[action], 0, 10)
+    def reward(self, states, action, next_states):
+        return -abs(states[:, 0] - 6)
+class Bare:
+    n_actions, domain, sample = 2, Tray.domain, Tray.sample
+"""
+
+
+def test_a_simulator_with_declared_slopes_is_proved_by_cells_checked_shown_and_reported(folder, capsys):
+    (folder / "tray.py").write_text(TRAY)
+    words = ["cells", "tray.py:Tray", "--discount", "0.9", "--points", "41"]
+    found = document(capsys, [*words, "--lipschitz", "0.9"], 0)
+    scope = {}
+    exec(TRAY, scope)
+    tray = scope["Tray"]()
+    plan = certirl.planning.plan(tray, discount=0.9, points=41)
+    expected = certirl.certify_deterministic(tray, plan, lipschitz=[[0.9]], refine=4)
+    assert found["decided"] == expected.decided > 0.9 and found["margin"] == expected.margin
+    assert document(capsys, [*words, "--lipschitz", "0.9", "0.95"], 0)["decided"] <= expected.decided
+    assert document(capsys, ["check", "proof.npz"], 0)["verdict"] == "confirmed"
+    assert main(["show", "proof.npz", "--plot", "proof.png"]) == main(["report", "proof.npz"]) == 0
+    assert "Picture: proof.png" in capsys.readouterr().out
+    (picture,) = certificate_charts(expected)
+    assert picture.high == expected.margins.max() > 1  # margins are not cut off at 1
+    assert ">certified in part</span>" in expected._repr_html_()
+    for more, sentence in {
+        "": "write --lipschitz L …, bounds on slopes: none are built in",
+        "--lipschitz 1 2 3": "--lipschitz takes 1 number, or 1 number for each of 2 actions, got 3",
+        "--lipschitz -1": "--lipschitz must be finite numbers of at least 0",
+        "--lipschitz 0.5": "the declared Lipschitz constants are contradicted",
+        "--lipschitz 1 --actions 3": "--actions is for environments, and tray.py:Tray has its own: leave it out",
+    }.items():
+        assert main([*words, *more.split()]) == 2
+        assert sentence in capsys.readouterr().err
+    assert main(["cells", "tray.py:Bare", *words[2:], "--lipschitz", "0.9"]) == 2
+    assert "Bare has no reward of its own: give it a method reward(states, action, next_s" in capsys.readouterr().err
 
 
 def test_a_tail_that_cannot_work_is_refused_before_anything_is_read(folder, capsys, monkeypatch):

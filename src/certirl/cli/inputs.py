@@ -231,8 +231,12 @@ def object_of(words: Sequence[str]) -> str:
 
 
 def simulator_of(options: argparse.Namespace) -> Any:
-    """The simulator that ``data`` names; a class or a function is called to make it."""
-    word = object_of(options.data)
+    """The simulator that ``data`` names."""
+    return simulator_at(object_of(options.data))
+
+
+def simulator_at(word: str) -> Any:
+    """The simulator FILE.py:NAME or MODULE:NAME; a class or a function is called to make it."""
     simulator = imported(word)
     if not hasattr(simulator, "sample") or isinstance(simulator, type):
         if not callable(simulator):

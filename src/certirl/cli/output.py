@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from certirl.cli.parsing import DONE, INFEASIBLE, NOT_PROVED, UNDETERMINED
 from certirl.ground import archive
 from certirl.ground.work import clear_line
+from certirl.solver.solution import Solution
 
 STATUSES = {"infeasible": INFEASIBLE, "undetermined": UNDETERMINED}
 
@@ -175,7 +176,7 @@ def deliver(
         printed += [f"{label}: {where}{hint}"] if where else []
         problems += [problem] if problem else []
     if draw is not None and options.plot:
-        has_reward = getattr(record, "reward", record) is not None
+        has_reward = not isinstance(record, Solution) or record.reward is not None
         printed += _drawn(draw, options.plot, problems) if has_reward else ["No picture: there is no reward to draw"]
     print("\n".join(printed))
     if problems:

@@ -35,7 +35,7 @@ _RENAMED = {
     "std": "known_noise",
 }
 _FORMS = {"domain": " LOW HIGH", "periodic": " AXIS"}
-_POSITIONAL = ("data", "file", "files", "study", "shell", "reward", "verb", "given")
+_POSITIONAL = ("data", "environment", "file", "files", "study", "shell", "reward", "verb", "given")
 
 
 class Verb(NamedTuple):

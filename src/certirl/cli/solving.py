@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from certirl.cli import inputs
 from certirl.cli import options as shared
 from certirl.cli.output import Answer, check_outputs, code_of, deliver
 from certirl.cli.parsing import DONE, INFEASIBLE, NOT_PROVED, UNDETERMINED, Verb
 from certirl.data.formats import find_tables
+from certirl.data.simulator import check_simulator
 from certirl.fit.recover import OBJECTIVES
 from certirl.functions.bases import Legendre
 from certirl.ground import doors
+from certirl.ground.domain import Array
 from certirl.ground.work import place
 from certirl.problems import random_polynomial
 from certirl.solver.solve import solve
@@ -90,14 +96,19 @@ def certify_file(options: argparse.Namespace) -> Answer:
 
 
 def prove_by_cells(options: argparse.Namespace) -> Answer:
-    """Prove the plan of an environment without noise, or the reward that is learned from it, at every state."""
+    """Prove the plan of a system without noise, or the reward that is learned from it, at every state."""
     from certirl.environments.planning import plan
     from certirl.environments.simulators import simulator as simulator_of
     from certirl.proof.cells import MOST_COORDINATES, certify_deterministic
 
     check_outputs(options)
     seed = doors.as_count(options.seed, "seed", least=0)
-    simulator = simulator_of(options.environment, actions=options.actions)
+    is_named = not inputs.is_file(options.environment)
+    if is_named and options.actions is not None:
+        raise ValueError(f"--actions is for environments, and {options.environment} has its own: leave it out")
+    simulator: Any = inputs.simulator_at(options.environment) if is_named else None
+    simulator = simulator_of(options.environment, actions=options.actions) if simulator is None else simulator
+    check_simulator(simulator)
     if len(simulator.domain) > MOST_COORDINATES:
         raise ValueError(
             f"{options.environment} has {len(simulator.domain)} coordinates: a proof by cells serves one or two, as of "
@@ -107,18 +118,31 @@ def prove_by_cells(options: argparse.Namespace) -> Answer:
         raise ValueError(f"write --points: none are usual for {options.environment}")
     points = tuple(GRIDS[options.environment] if options.points is None else options.points)
     points = points if len(points) > 1 else points[0]
+    lipschitz = None if options.lipschitz is None else _as_lipschitz(options.lipschitz, simulator)
     expert = plan(simulator, discount=options.discount, points=points)
     value = solve(simulator, expert=expert, discount=options.discount, rng=seed) if options.learned else expert
-    asked = {"points": points, "refine": options.refine, "rng": seed}
+    asked = {"points": points, "refine": options.refine, "rng": seed, "lipschitz": lipschitz}
     proof = certify_deterministic(simulator, expert, value=value, **asked)
     deliver(proof, options, [proof], label="Proof", draw=lambda path: proof.plot(path=path))
     return Answer(proof, DONE if proof.proved.any() else NOT_PROVED)
 
 
+def _as_lipschitz(numbers: Sequence[float], simulator: Any) -> Array:
+    """L row by row, once for all actions or once for each: ``[d, d]`` or ``[A, d, d]``."""
+    size, count = len(simulator.domain), simulator.n_actions
+    shapes = {size**2: (size, size), count * size**2: (count, size, size)}
+    if len(numbers) not in shapes:
+        each = "1 number" if size == 1 else f"{size**2} numbers"
+        raise ValueError(f"--lipschitz takes {each}, or {each} for each of {count} actions, got {len(numbers)}")
+    return np.array(numbers).reshape(shapes[len(numbers)])
+
+
 def _add_cells(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "environment", metavar="ENVIRONMENT", help="a Gymnasium environment without noise: MountainCar-v0, Pendulum-v1"
-    )
+        "environment", metavar="SYSTEM",
+        help="a Gymnasium environment without noise: MountainCar-v0, Pendulum-v1; or a simulator with "
+        "reward(states, action, next_states), FILE.py:NAME or MODULE:NAME, with --lipschitz",
+    )  # fmt: skip
     problem = command.add_argument_group("problem")
     problem.add_argument("--discount", type=float, metavar="GAMMA", required=True, help="γ, strictly between 0 and 1")
     problem.add_argument(
@@ -137,6 +161,11 @@ def _add_cells(command: argparse.ArgumentParser) -> None:
     proof.add_argument(
         "--refine", type=int, metavar="N", default=4, help="cells along each side of a cell of the grid (default 4)"
     )
+    proof.add_argument(
+        "--lipschitz", type=float, nargs="+", metavar="L",
+        help="bounds on |∂ next coordinate i / ∂ coordinate j|, row by row: for all actions, or one table for each "
+        "(default: built in for " + " and ".join(GRIDS) + ")",
+    )  # fmt: skip
     proof.add_argument("--seed", type=int, metavar="N", default=0, help="of draws (default 0)")
     _add_result(command, "proof", "proof.npz", "default: none", plot="", workers=False)
 
@@ -286,13 +315,17 @@ VERBS = (
     ),
     Verb(
         "cells",
-        "prove where a policy is optimal in an environment without noise, at every state and without error",
-        "ENVIRONMENT --discount γ [options]",
+        "prove where a policy is optimal in a system without noise, at every state and without error",
+        "SYSTEM --discount γ [options]",
         [
             ("certirl cells MountainCar-v0 --discount 0.9", "the plan, for the reward of the planned value"),
             (
                 "certirl cells Pendulum-v1 --actions 3 --discount 0.9 --learned --plot proof.png",
                 "the same plan, for a reward that is learned from it",
+            ),
+            (
+                "certirl cells tray.py:Tray --discount 0.9 --points 41 --lipschitz 0.9",
+                "a simulator of one coordinate, whose next states differ by 0.9 |s − s'| at most",
             ),
         ],
         _add_cells,

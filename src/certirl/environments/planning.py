@@ -48,7 +48,7 @@ from certirl.ground.domain import (
     number_of,
     uniform_states,
 )
-from certirl.ground.doors import alone, as_count, as_number, as_reals, lend, shown
+from certirl.ground.doors import alone, as_count, as_number, as_reals, by_door, lend, shown
 from certirl.ground.records import Record
 
 __all__ = ["Plan", "Returns", "plan"]
@@ -194,7 +194,8 @@ def _chosen_reward(
         step_reward = getattr(simulator, "reward", None) if step_reward is None else step_reward
         if not callable(step_reward):
             what = "a log" if isinstance(simulator, NextStateModel) else type(simulator).__name__
-            raise ValueError(f"{what} has no reward of its own: pass one, a function of states")
+            instead = by_door("pass one, a function of states", "give it a method reward(states, action, next_states)")
+            raise ValueError(f"{what} has no reward of its own: {instead}")
     if discount is None:
         raise ValueError("a reward alone has no discount: pass discount, say discount=0.9")
     return reward, step_reward, discount

@@ -26,7 +26,7 @@ from certirl.functions.reward import Reward, values_of
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, into_domain, like_input, mesh
-from certirl.ground.doors import as_count, as_reals
+from certirl.ground.doors import as_count, as_reals, by_door, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.status import percent_up, rounded_down
 
@@ -539,7 +539,8 @@ def _dynamics(simulator: Any, centres: Array, halves: Array, lipschitz: Any) -> 
     if lipschitz is None:
         built_in = getattr(simulator, "pieces", None)
         if built_in is None or built_in(centres[:1], halves, 0) is None:
-            raise ValueError("pass lipschitz=L, numbers [d, d] or [A, d, d]: none are built in for this simulator")
+            write = by_door("pass lipschitz=L, numbers [d, d] or [A, d, d]", "write --lipschitz L …, bounds on slopes")
+            raise ValueError(f"{write}: none are built in for this simulator")
         return simulator
     bounds, size = as_reals(lipschitz, "lipschitz").astype(float), len(halves)
     if (
@@ -547,8 +548,8 @@ def _dynamics(simulator: Any, centres: Array, halves: Array, lipschitz: Any) -> 
         or not ((bounds >= 0) & (bounds < np.inf)).all()
     ):
         raise ValueError(
-            f"lipschitz must be finite numbers of at least 0 of shape [{size}, {size}] or "
-            f"[{simulator.n_actions}, {size}, {size}], got shape {list(bounds.shape)}"
+            f"{setting('lipschitz')} must be finite numbers of at least 0 of shape [{size}, {size}] or "
+            f"[{simulator.n_actions}, {size}, {size}], got {shown(bounds.tolist())}"
         )
     after = np.stack([_next(simulator, centres, action) for action in range(simulator.n_actions)])
     return Answers(after, np.broadcast_to(bounds, (simulator.n_actions, size, size)).copy())

@@ -29,7 +29,7 @@ _LISTED = 8  # entries of an array in a table
 # Colours of badges, those of the report: what is proved, tested, only estimated, open, and refuted.
 _BADGES = {
     "#0b6b3a": ("certified", "confirmed"),
-    "#0b5cad": ("validated",),
+    "#0b5cad": ("validated", "certified in part"),
     "#46525f": ("solved",),
     "#855000": ("undetermined", "conditional", "not certified", "nothing claimed"),
     "#a81c2f": ("infeasible", "certified infeasible", "rejected"),
