@@ -779,8 +779,8 @@ def _cell_picture(proof: CellCertificate, names: Names) -> Chart | Map:
     least, live, actions = tables
     least = np.where(live & (least > 0), least, np.nan)
     if proof.grid.dimension == 1:
-        edges = np.linspace(*proof.grid.domain[0], len(least) + 1)
-        curve = Curve("proved", edges, least, style="steps")
+        borders = np.linspace(*proof.grid.domain[0], len(least) + 1)
+        curve = Curve("proved", borders, least, style="steps")
         return Chart(title, names.coordinate(0, 1), label, (curve,), high=float(np.nanmax([0.0, *least])) or 1.0)
     low, high = (float(np.nanmin(least)), float(np.nanmax(least))) if np.isfinite(least).any() else (1.0, 10.0)
     labels = (names.coordinate(0, 2), names.coordinate(1, 2))
