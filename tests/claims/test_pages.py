@@ -68,6 +68,7 @@ def test_every_reason_is_explained_in_its_own_words():
     # What a proof lacks: the words of a claim and of a tail that is too large.
     lacks = re.findall(r"^\| ([^|]+) \|", page.split("### What a proof lacks")[1].split("\n## ")[0], re.M)[1:]
     code = "".join(map(inspect.getsource, (Claim, certificate, case, tails)))
+    code = code.replace("{self.rows_in_words}", Claim.rows_in_words)
     phrases = {phrase for words in lacks for phrase in re.split(" ?… ?", words) if phrase}
     assert len(phrases) > 6 and {phrase for phrase in phrases if phrase not in code} == set()
 

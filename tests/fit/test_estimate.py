@@ -169,7 +169,7 @@ def test_a_singular_gram_matrix_is_refused_with_the_cure():
     data = certirl.Transitions(
         np.tile([0.1, 0.2], 30), np.tile([0, 1], 30).repeat(1), np.linspace(-1, 1, 60), domain=(-1, 1)
     )
-    with pytest.raises(ValueError, match="fewer columns or states that cover"):
+    with pytest.raises(ValueError, match="fewer columns, or states that cover"):
         certirl.estimate(data, basis=certirl.Legendre(5))
 
 

@@ -62,7 +62,7 @@ def test_transitions_are_read_only_and_do_not_touch_the_callers_arrays():
         ({"expert": -1}, "one of the actions"),
         ({"samples": 0}, "whole number of transitions per action"),
         ({"samples": -5}, "whole number of transitions per action"),
-        ({"samples": 2}, "fewer columns or states"),
+        ({"samples": 2}, "fewer columns, or states"),
         ({"columns": 12}, "columns must be a whole number of functions of the basis, at most 11, got 12"),
         ({"columns": 0}, "columns must be a whole number of functions of the state, at least 1, got 0"),
         ({"basis": certirl.Legendre(5, (0, 1))}, "without an interval"),
@@ -94,7 +94,7 @@ def test_bad_names_of_programs(name, value):
 
 @pytest.mark.parametrize("samples", [1, 2])
 def test_too_few_samples_without_a_basis_is_one_sentence(samples):
-    with pytest.raises(ValueError, match="fewer columns or states"):
+    with pytest.raises(ValueError, match="fewer columns, or states"):
         certirl.solve(PROBLEM, discount=0.7, rng=0, samples=samples)
 
 

@@ -135,10 +135,11 @@ def _as_moments(data: Moments | Transitions, basis: Basis | None, columns: int |
 
 def indistinct(action: int, functions: int, count: int, kind: str = "") -> str:
     """The sentence about states, of this ``kind``, of an action that do not tell the functions apart."""
+    transitions = "1 transition" if count == 1 else f"{count:,} transitions"
     return (
-        f"the {kind + ' ' if kind else ''}states of action {action} cannot tell {functions} functions apart ({count:,} "
-        "transitions): use more data, fewer columns, or states that cover the domain (certirl.coverage shows where "
-        "there are none)"
+        f"the {kind + ' ' if kind else ''}states of action {action} cannot tell {functions} functions apart "
+        f"({transitions}): use more data, fewer columns, or states that cover the domain (certirl.coverage shows "
+        "where there are none)"
     )
 
 
