@@ -267,7 +267,7 @@ def test_a_simulator_with_declared_slopes_is_proved_by_cells_checked_shown_and_r
     for more, sentence in {
         "": "write --lipschitz L …, bounds on slopes: none are built in",
         "--lipschitz 1 2 3": "--lipschitz takes 1 number, or 1 number for each of 2 actions, got 3",
-        "--lipschitz -1": "--lipschitz must be finite numbers of at least 0",
+        "--lipschitz -1": "--lipschitz must be numbers from 0 to 1e+12",
         "--lipschitz 0.5": "the declared Lipschitz constants are contradicted",
         "--lipschitz 1 --actions 3": "--actions is for environments, and tray.py:Tray has its own: leave it out",
     }.items():

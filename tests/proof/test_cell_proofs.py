@@ -179,16 +179,48 @@ def test_simulators_that_are_not_what_they_declare_are_refused(wrong, boxes, mes
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lipschitz": [[np.inf]]}, "lipschitz must be finite numbers"),
+        ({"lipschitz": [[np.inf]]}, "lipschitz must be numbers from 0"),
+        ({"lipschitz": [[1e200]]}, "to 1e\\+12"),
         ({"value": lambda states: 1e-300 * states[:, 0]}, "multiply both by a positive constant"),
         ({"value": lambda states: 0 * states[:, 0]}, "the value is the same at every state"),
         ({"points": None}, "pass points="),
+        ({"points": 10**9}, "at most 4,000,000 cells"),
+        ({"reward": lambda states: states[:, 0]}, "the reward must be a certirl.Reward on certirl.Cells"),
+        (
+            {"reward": certirl.Reward(certirl.Legendre(11), np.linspace(0, 1, 11))},
+            "the reward must be a certirl.Reward",
+        ),
+        (
+            {"reward": certirl.Reward(certirl.Cells((6,), box=((0, 1),)), np.linspace(0, 1, 6))},
+            "with the points of the value, 11",
+        ),
+        ({"expert": lambda states: np.full((len(states), 2), 0.5)}, "experts of one action at each state"),
+        ({"expert": lambda states: states[:, 0] > states.mean()}, "changes from call to call"),
+        ({"value": lambda states: states[:, 0] - states.mean()}, "depend on one state alone"),
     ],
 )
 def test_wrong_calls_get_a_sentence(changes, message):
-    asked = {"value": lambda states: states[:, 0], "discount": 0.5, "lipschitz": [[0.5]], "points": 11}
+    asked = {"value": lambda states: states[:, 0], "discount": 0.5, "lipschitz": [[0.5]], "points": 11, "refine": 10}
     with pytest.raises(ValueError, match=message):
-        certirl.certify_deterministic(Shrinking(""), 0, **asked | changes)
+        certirl.certify_deterministic(Shrinking(""), **{"expert": 0} | asked | changes)
+
+
+class Turning:
+    """s' = 10¹¹·s, a tenth more under action 1, on a circle: next states of any cell are anywhere."""
+
+    n_actions, domain, periodic = 2, ((0.0, 1.0),), (0,)
+
+    def sample(self, states, action, rng):
+        return (1e11 * states + 0.1 * action) % 1.0
+
+
+@pytest.mark.parametrize("constant", [1e11, 1e12])
+def test_next_states_anywhere_on_a_circle_prove_nothing(constant, tmp_path):
+    grid = certirl.Cells((40,), (0,), ((0.0, 1.0),))
+    value = certirl.Reward(grid, np.sin(2 * np.pi * grid.points()[:, 0]))
+    proof = certirl.certify_deterministic(Turning(), 0, value=value, discount=0.9, lipschitz=[[constant]])
+    assert proof.decided == 0 and not proof.holds
+    assert certirl.check(proof.save(tmp_path / "circle")).verdict != "confirmed"
 
 
 def test_most_of_pendulum_is_proved_and_planning_agrees():

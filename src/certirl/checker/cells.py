@@ -178,12 +178,14 @@ class Field:
                 slopes[beyond, axis], spreads[beyond, axis] = shrunk(slopes[beyond, axis], spreads[beyond, axis])
                 for array in (after, low, high):
                     array[:, axis] = np.clip(array[:, axis], 0, steps)
-        first, last = np.floor(low - self.near).astype(np.int64), np.floor(high + self.near).astype(np.int64)
+        below, above = np.floor(low - self.near), np.floor(high + self.near)
         for axis, steps in enumerate(self.lattice.shape):
             if self.lattice.periodic[axis]:
-                last[:, axis] = np.minimum(last[:, axis], first[:, axis] + steps - 1)
+                whole = ~(above[:, axis] - below[:, axis] < steps)  # a turn, or what is no number
+                below[whole, axis], above[whole, axis] = 0, steps - 1
             else:
-                first[:, axis], last[:, axis] = (np.clip(x[:, axis], 0, steps - 1) for x in (first, last))
+                below[:, axis], above[:, axis] = (np.clip(x[:, axis], 0, steps - 1) for x in (below, above))
+        first, last = below.astype(np.int64), above.astype(np.int64)
         slope, radius = np.zeros(after.shape), np.zeros(len(after))
         for axis, (least, most) in enumerate(self.gradients(first, last)):
             middle, half = (most + least) / 2, (most - least) / 2

@@ -378,15 +378,20 @@ def expert_grid(policy: Policy, domain: Domain) -> ExpertGrid:
     """Ask the expert about the corners of all cells, and about some of them twice."""
     cells = Cells((CELLS_ALONG[len(domain)] + 1,) * len(domain), (), domain)
     corners = cells.points()
-    support, rows = policy.support(corners), some_rows(len(corners))
-    differs = (policy.support(corners[rows]) != support[rows]).any(axis=1)
+    return ExpertGrid(domain, steady_support(policy, corners).reshape(*cells.counts, -1))
+
+
+def steady_support(policy: Policy, states: Array) -> NDArray[np.bool_]:
+    """Which actions an expert takes at states ``[n, A]``, checked by a second call to depend on one state alone."""
+    support, rows = policy.support(states), some_rows(len(states))
+    differs = (policy.support(states[rows]) != support[rows]).any(axis=1)
     if differs.mean() > _ALIKE:
-        place = ", ".join(f"{x:.6g}" for x in corners[rows][differs.argmax()])
+        place = ", ".join(f"{x:.6g}" for x in states[rows][differs.argmax()])
         raise ValueError(
             f"the expert's answer at s = {place} changes from call to call: it must depend on one state alone, without "
             "random numbers and without means, maxima or ranks over the states"
         )
-    return ExpertGrid(domain, support.reshape(*cells.counts, -1))
+    return support
 
 
 def compared(policy: Policy, grid: ExpertGrid) -> Policy:

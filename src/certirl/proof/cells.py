@@ -18,11 +18,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.policy import as_policy
+from certirl.data.policy import Policy, as_policy, steady_support
 from certirl.data.simulator import as_generator, ask, check_simulator, periodic_of, terminal_of
 from certirl.fit.bellman import check_problem
 from certirl.functions.cells import Cells
-from certirl.functions.reward import Reward, values_of
+from certirl.functions.reward import Reward, values_alone
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, into_domain, like_input, mesh
@@ -35,6 +35,7 @@ MOST_CELLS = 4_000_000
 INFLATION = 1e-9  # of a side, by which cells and boxes are enlarged: rounding of places
 ROUNDING = 2.0**-40  # of the largest |V̂| and |R|, for each cell along a coordinate: rounding of values
 RELATIVE = 1e-12  # of terms: rounding of their sums
+STEEPEST = 1e12  # of Lipschitz constants
 SMALLEST, LARGEST = 1e-20, 1e20  # of values: numbers on cells are in single precision
 PROBES = 2000  # next states that are compared with the declared constants, for each action
 _BLOCK = 1 << 17  # cells at once
@@ -377,8 +378,12 @@ def certify_deterministic(
         raise ValueError("pass expert or value, and discount, say discount=0.9")
     discount = check_problem(discount, 0, simulator.n_actions)
     coarse, coefficients = _on_grid(reward if guess is None else guess, points, domain, periodic)
-    if reward is not None and _on_grid(reward, points, domain, periodic)[0] != coarse:
-        raise ValueError("the reward and the value must be on the same grid")
+    basis = getattr(reward, "basis", None)
+    if reward is not None and not (isinstance(basis, Cells) and basis.on(domain) == coarse):
+        raise ValueError(
+            f"the reward must be a certirl.Reward on certirl.Cells with the points of the value, {_counts_of(coarse)}: "
+            "make it so, or leave it out for the reward whose value this is"
+        )
     grid = _refined(coarse, as_count(refine, "refine"))
     boxes = _terminal_boxes(simulator, coarse)
     halves, centres = grid.sides / 2 * (1 + INFLATION), mesh(grid.middles())
@@ -388,7 +393,7 @@ def certify_deterministic(
         raise ValueError("all states are terminal")
     actions = np.full(len(centres), -1)
     if not greedy:
-        actions[live] = as_policy(expert, simulator.n_actions).actions(centres[live])
+        actions[live] = _one_action(as_policy(expert, simulator.n_actions), centres[live])
     if guess is None:
         coefficients = _evaluated(simulator, coarse, actions, grid, reward, discount)
     coefficients = np.where(_terminal_points(coarse, boxes), 0.0, coefficients)
@@ -477,15 +482,34 @@ def _on_grid(value: Any, points: Any, domain: Domain, periodic: tuple[int, ...])
         return grid.on(domain), np.asarray(numbers, dtype=float)
     counts = (points,) * len(domain) if np.ndim(points) == 0 else points
     grid = Cells(counts, periodic, domain)
-    return grid, values_of(getattr(value, "value", value), grid.points(), name="the value")
+    _check_cells(grid)
+    return grid, values_alone(getattr(value, "value", value), grid.points(), name="the value")
+
+
+def _counts_of(grid: Cells) -> str:
+    return " × ".join(f"{count:,}" for count in grid.counts)
+
+
+def _check_cells(grid: Cells) -> None:
+    if prod(grid.shape) > MOST_CELLS:
+        raise ValueError(f"at most {MOST_CELLS:,} cells are possible, got {' × '.join(f'{n:,}' for n in grid.shape)}")
 
 
 def _refined(grid: Cells, parts: int) -> Cells:
     counts = tuple(parts * steps + (axis not in grid.periodic) for axis, steps in enumerate(grid.shape))
     refined = Cells(counts, grid.periodic, grid.domain)
-    if np.prod(refined.shape) > MOST_CELLS:
-        raise ValueError(f"at most {MOST_CELLS:,} cells are possible, got {' × '.join(map(str, refined.shape))}")
+    _check_cells(refined)
     return refined
+
+
+def _one_action(policy: Policy, states: Array) -> NDArray[np.intp]:
+    """The action of an expert at each state ``[n]``; one that takes several at a state is refused."""
+    support = steady_support(policy, states)
+    several = support.sum(axis=1) > 1
+    if several.any():
+        place = ", ".join(f"{x:.6g}" for x in states[several.argmax()])
+        raise ValueError(f"proofs by cells are for experts of one action at each state, and at s = {place} it mixes")
+    return np.asarray(support.argmax(axis=1))
 
 
 def _next(simulator: Any, states: Array, action: int, seed: int = 0) -> Array:
@@ -545,10 +569,10 @@ def _dynamics(simulator: Any, centres: Array, halves: Array, lipschitz: Any) -> 
     bounds, size = as_reals(lipschitz, "lipschitz").astype(float), len(halves)
     if (
         bounds.shape not in {(size, size), (simulator.n_actions, size, size)}
-        or not ((bounds >= 0) & (bounds < np.inf)).all()
+        or not ((bounds >= 0) & (bounds <= STEEPEST)).all()
     ):
         raise ValueError(
-            f"{setting('lipschitz')} must be finite numbers of at least 0 of shape [{size}, {size}] or "
+            f"{setting('lipschitz')} must be numbers from 0 to {STEEPEST:g} of shape [{size}, {size}] or "
             f"[{simulator.n_actions}, {size}, {size}], got {shown(bounds.tolist())}"
         )
     after = np.stack([_next(simulator, centres, action) for action in range(simulator.n_actions)])
@@ -738,12 +762,15 @@ class _Part(NamedTuple):
             slopes[beyond, axis], spreads[beyond, axis] = hull_with_zero(slopes[beyond, axis], spreads[beyond, axis])
             for array in (after, low, high):
                 np.clip(array[:, axis], *ends[axis], out=array[:, axis])
-        first = np.floor((low - ends[:, 0]) / sides - INFLATION).astype(np.int32)
-        last = np.floor((high - ends[:, 0]) / sides + INFLATION).astype(np.int32)
+        first = np.floor((low - ends[:, 0]) / sides - INFLATION)
+        last = np.floor((high - ends[:, 0]) / sides + INFLATION)
+        for axis in grid.periodic:  # one turn is all there is
+            turned = ~(last[:, axis] - first[:, axis] < shape[axis])
+            first[turned, axis], last[turned, axis] = 0, shape[axis] - 1
+        first, last = first.astype(np.int32), last.astype(np.int32)
         for axis in clips:
             for array in (first, last):
                 np.clip(array[:, axis], 0, shape[axis] - 1, out=array[:, axis])
-        last = np.minimum(last, first + shape.astype(np.int32) - 1)
         gradient, radius = np.zeros(after.shape), np.full(len(after), rounding)
         for axis, (least, most) in enumerate(gradients.over(first, last)):
             middle, swing = (most + least) / 2, (most - least) / 2
