@@ -409,6 +409,17 @@ def test_walks_are_noticed_in_any_order():
     assert continued_rows(pairs) == repeated_rows(pairs) == 0
 
 
+@pytest.mark.parametrize(("rows", "digits"), [(600, 1), (2_000, 2), (20_000, 2)])
+def test_a_trajectory_of_rounded_states_is_in_the_order_of_time(rows, digits):
+    rng, states, actions = np.random.default_rng(0), [0.0], np.random.default_rng(1).integers(2, size=rows)
+    noise = 0.2 * rng.standard_normal(rows)
+    for action, own in zip(actions, noise, strict=True):
+        states.append(round(float(np.clip(0.8 * states[-1] + 0.2 * (action - 0.5) + own, -1, 1)), digits))
+    walk = certirl.Transitions(states[:-1], actions, states[1:], domain=(-1, 1))
+    assert continued_rows(walk) == rows - 1 and sampling(walk) == "order"
+    assert sampling(rows_of(walk, rng.permutation(rows))) == "independent"  # what was lost cannot be noticed
+
+
 def test_records_put_together_keep_what_is_known():
     log = drawn(PROBLEM, uniform(4))
     known = rows_of(log, np.arange(12), episodes=np.append(np.repeat([7, 9], 5), [-1, -1]))

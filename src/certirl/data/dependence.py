@@ -185,12 +185,29 @@ def continued_rows(log: Transitions) -> int:
     """The number of rows that continue another row, if they look like a walk; else 0.
 
     A row continues another if it starts in the very state in which that one, and no other, ends. Such rows look like a
-    walk if most rows are such, or if the row that follows comes later in the log much more often than earlier.
+    walk if most rows are such, or if the row that follows comes later in the log much more often than earlier. States
+    that occur often (rounded data, grids) leave few such rows: then most rows must start where the one before ends,
+    and far more than if the order of the rows were random.
     """
+    follow = _following_rows(log)
+    if follow:
+        return follow
     first, second = _links(log)
     lag = second - first
     later, links = int((lag > 0).sum()), int((lag != 0).sum())
     return links if links > len(log) / 2 or _binomial_tail(later, links, 0.5) <= _COINCIDENCE else 0
+
+
+def _following_rows(log: Transitions) -> int:
+    """The number of rows that start where the row before ends, if most rows do and chance does not explain it."""
+    after, states = _keys(*log.next_states.T), _keys(*log.states.T)
+    follow = int((after[:-1] == states[1:]).sum())
+    if 2 * follow <= len(log):
+        return 0
+    (ends, end_counts), (starts, start_counts) = (np.unique(keys, return_counts=True) for keys in (after, states))
+    _, first, second = np.intersect1d(ends, starts, assume_unique=True, return_indices=True)
+    chance = float((end_counts[first] / len(log)) @ (start_counts[second] / len(log)))
+    return follow if _binomial_tail(follow, len(log) - 1, chance) <= _COINCIDENCE else 0
 
 
 def _links(log: Transitions) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
