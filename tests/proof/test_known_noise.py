@@ -25,7 +25,27 @@ class Line:
 
     def sample(self, states, action, rng):
         drift = self.theta[action, 0] + self.theta[action, 1] * states + self.bend * states**2
-        return np.clip(drift + rng.normal(scale=self.std, size=states.shape), -1, 1)
+        return self.placed(drift + rng.normal(scale=self.std, size=states.shape))
+
+    def placed(self, after):
+        return np.clip(after, -1, 1)
+
+
+class Mirrored(Line):
+    """The same, reflected at the ends in place of clipped."""
+
+    def placed(self, after):
+        return np.clip(np.where(np.abs(after) > 1, np.sign(after) * 2 - after, after), -1, 1)
+
+
+class Single(Line):
+    """On an interval whose ends are no numbers of single precision, in which it works."""
+
+    domain = ((0.1, 0.7),)
+
+    def sample(self, states, action, rng):
+        after = 0.4 + 0.3 * super().sample((states - 0.4) / 0.3, action, rng)
+        return np.clip(after.astype(np.float32), np.float32(0.1), np.float32(0.7)).astype(float).clip(0.1, 0.7)
 
 
 def quadrature(theta, std, discount, reward, chosen, per_cell=4):
@@ -85,12 +105,55 @@ def test_the_set_of_drifts_holds_the_true_one():
         states = rng.uniform(-1, 1, (2, n))
         after = np.clip(THETA[:, :1] + THETA[:, 1:] * states + 0.3 * rng.normal(size=states.shape), -1, 1)
         sums = DriftSums.of(states.ravel(), np.repeat([0, 1], n), after.ravel(), 2, "independent")
-        drift = fit_drift(sums, 0.3, delta)
+        drift = fit_drift(sums, 0.3, delta, 1.0)
         error = THETA - drift.coefficients
         outside += np.einsum("ai,aij,aj", error, np.linalg.inv(drift.shape), error) > 1
         widths.append(drift.spread(np.zeros(1))[0, 0])
     assert outside <= delta * runs
     assert np.median(widths) < 1.4 * 0.3 * radius(4, delta) / np.sqrt(n)  # as if nothing had been clipped, nearly
+
+
+def test_next_states_in_single_precision_are_seen_to_be_at_the_ends():
+    asked, outside = {"std": 0.09, "discount": 0.7, "expert": 0, "samples": 150, "cells": 50, "delta": 0.2}, 0
+    for seed in range(12):
+        proof = certirl.certify_gaussian(lambda states: states[:, 0], Single(), rng=seed, **asked)
+        states = np.linspace(0.1, 0.7, 7)
+        estimated, error = proof.drifts(states)
+        truth = 0.4 + 0.3 * (THETA[:, :1] + THETA[:, 1:] * (states - 0.4) / 0.3)
+        outside += (np.abs(estimated - truth) > error).any()
+        at_ends = len(proof.noise.sums.walls)
+        assert at_ends > 20  # also those that single precision puts inside
+    assert outside <= 3
+
+
+def test_what_depends_on_other_states_or_is_no_number_gets_a_sentence():
+    reward, asked = (lambda states: states[:, 0]), {"std": 0.3, "discount": 0.7, "expert": 0, "samples": 500, "rng": 0}
+    for change, message in (
+        ({"expert": lambda s: s[:, 0] > s.mean()}, "changes from call to call"),
+        ({"std": 1e-9}, "too narrow"),
+        ({"delta": 0.6}, "at most 0.5"),
+        ({"samples": 10**9}, "samples must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            certirl.certify_gaussian(reward, Line(), **asked | change)
+    for wrong, message in (
+        (lambda s: -np.abs(s[:, 0] - s.mean()), "depend on one state alone"),
+        (lambda s: 1e250 * s[:, 0], "double precision cannot square"),
+        (certirl.Reward(certirl.Cells((20_001,), box=((-1, 1),)), np.linspace(0, 1, 20_001)), "at most 4,000"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            certirl.certify_gaussian(wrong, Line(), **asked)
+
+
+def test_a_large_constant_in_the_reward_is_paid_for_and_every_lower_bound_is_below_the_margin():
+    grid = certirl.Cells((51,), box=((-1, 1),))
+    plain = certirl.Reward(grid, np.round(grid.points()[:, 0] * 64) / 64)
+    raised = certirl.Reward(grid, plain.coefficients + 2.0**44)
+    asked = {"std": 0.3, "discount": 0.7, "expert": 0, "samples": 2000, "rng": 0, "cells": 50}
+    proofs = [certirl.certify_gaussian(reward, Line(), **asked) for reward in (plain, raised)]
+    assert proofs[1].losses["floating point"] > 2.0**44 * 2.0**-50 and proofs[1].margin < proofs[0].margin
+    for proof in proofs:
+        assert np.nanmin(proof.advantage(np.linspace(-1, 1, 201))[1]) == pytest.approx(proof.margin, rel=1e-12)
 
 
 def walk(runs, steps, rng, std=0.3):
@@ -169,7 +232,7 @@ def test_a_certificate_is_saved_and_checked_and_a_changed_one_rejected(tmp_path)
     expert, reward = (lambda states: states[:, 0] > 0), (lambda states: -np.abs(states[:, 0] - 0.02))
     asked = {"std": 0.3, "discount": 0.7, "rng": 0, "cells": 250}
     proof = certirl.certify_gaussian(reward, Line(), expert=expert, samples=8000, tube=0.15, **asked)
-    assert proof.holds and proof.tube.half_width < 0.15 and "ξ normal with standard deviation 0.3" in str(proof)
+    assert proof.holds and proof.tube.half_width < 0.15 and "ξ Gaussian with standard deviation 0.3" in str(proof)
     path = proof.save(tmp_path / "proof")
     verdict = certirl.check(path)
     assert verdict.verdict == "confirmed" and verdict.margin == pytest.approx(proof.margin, rel=1e-5)
@@ -199,6 +262,7 @@ def test_data_that_contradict_the_noise_or_the_drift_are_refused():
         (Line(), 0.22, "times as large"),
         (Line(), 0.4, "times as large"),
         (Line(bend=-0.3), 0.3, "drift"),
+        (Mirrored(), 0.3, "under action 0, 0 of 10,000 next states are at the lower end"),
     ):
         with pytest.raises(ValueError, match=word):
             certirl.certify_gaussian(reward, line, std=std, samples=10_000, **asked)

@@ -115,16 +115,17 @@ class Set(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows of one action: Σxxᵀ and Σxs' inside, x and next states at the walls."""
+    """The rows of one action: Σxxᵀ and Σxs' inside, x and next states at the walls, which begin at ``wall``."""
 
     gram: Floats
     crossed: Floats
     x: Floats
     after: Floats
+    wall: float
 
     def score(self, theta: Floats, std: float, shift: Any = 0.0) -> tuple[Floats, Floats, float]:
         """S(θ), w from below with the drift nearer to the walls by a shift, and the error of S."""
-        c = (1 - self.after * (self.x @ theta + self.after * shift)) / std
+        c = (self.wall - self.after * (self.x @ theta + self.after * shift)) / std
         beyond, density = normal(-c)
         near = c <= LARGE
         safe = np.where(near, beyond, 1.0)
@@ -241,6 +242,7 @@ class Derivation:
 
     def __init__(self, drifts: Set, std: float, discount: float, reward: Floats, chosen: Ints) -> None:
         g, size, count = discount, len(reward), len(drifts.theta)
+        evaluation = 2.0**-50 * float(np.abs(reward).max())
         reward = reward - (reward.max() + reward.min()) / 2  # constants do not matter
         nodes = np.linspace(-1.0, 1.0, size)
         h, each = float(nodes[1] - nodes[0]), np.arange(size)
@@ -315,7 +317,7 @@ class Derivation:
 
         self.lower: dict[tuple[int, int], Floats] = {}
         self.parts: dict[tuple[int, int], tuple[Floats, Floats, Floats, Floats]] = {}
-        self.rounding = 2 * value_error + 2 * vector_error
+        self.rounding = 2 * value_error + 2 * vector_error + 2 * evaluation / (1 - g)
         for b, a in ((b, a) for b in range(count) for a in range(count) if a != b):
             curve = value_after[b] - value_after[a]
             estimation = drifts.size(direct[b] - direct[a] + effects_after[b] - effects_after[a])
@@ -365,7 +367,7 @@ class GaussianCertificate:
         self.discount, self.std = noise.number("discount"), noise.number("std")
         self.reward = noise.array("reward", (None,))
         self.chosen: Ints = noise.array("actions", (len(self.reward),), "iu").astype(np.int64)
-        self.inside, self.walls = sums.array("inside", (None, 6)), sums.array("walls", (None, 3))
+        self.inside, self.walls = sums.array("inside", (None, 5)), sums.array("walls", (None, 3))
         self.kind, self.actions = sums.text("rows"), len(self.inside)
         if self.kind not in KINDS:
             raise DamagedError(f"rows should be {' or '.join(KINDS)}, got {self.kind!r:.60}")
@@ -398,7 +400,7 @@ class GaussianCertificate:
         switches = bool((self.chosen != self.chosen[0]).any())
         spent = abs(math.fsum(self.spending.values()) - self.delta) <= 1e-9 * self.delta
         wrong = failed(
-            (0 < self.delta < 0.5, f"δ = {self.delta:g} is no probability between 0 and 0.5"),
+            (0 < self.delta <= 0.5, f"δ = {self.delta:g} is no probability between 0 and 0.5"),
             (spent and set(self.spending) == {"drift"}, "the parts of δ do not add up to δ"),
             (0 < self.discount < 1, f"the discount {self.discount:g} is not between 0 and 1"),
             (0 < self.std < math.inf, f"the standard deviation {self.std:g} is not positive"),
@@ -422,12 +424,13 @@ class GaussianCertificate:
     def conclude(self) -> list[str]:
         """Derive the margin, the tube and the regret, and say what of the file does not follow."""
         std, cells = self.std / self.half, len(self.reward) - 1
+        wall = 1 - min(2.0**-22 * max(abs(self.low), abs(self.high)) / self.half, 1e-3)  # single precision, four times
         rows = []
         for action in range(self.actions):
-            n, s, ss, after, crossed, _ = self.inside[action]
+            n, s, ss, after, crossed = self.inside[action]
             walls = self.walls[self.walls[:, 0] == action]
             x = np.stack([np.ones(len(walls)), walls[:, 2]], axis=1)
-            rows.append(Rows(np.array([[n, s], [s, ss]]), np.array([after, crossed]), x, walls[:, 1]))
+            rows.append(Rows(np.array([[n, s], [s, ss]]), np.array([after, crossed]), x, walls[:, 1], wall))
         try:
             drifts = _drifts(rows, std, self.delta, self.kind)
         except np.linalg.LinAlgError:
@@ -551,7 +554,7 @@ class GaussianCertificate:
         """What no file can show."""
         return [
             f"the stored sums are over transitions of these dynamics; {KINDS[self.kind]}",
-            f"s' = clip(m_a(s) + ξ) into [{self.low:g}, {self.high:g}], m_a affine, ξ normal with standard deviation "
+            f"s' = clip(m_a(s) + ξ) into [{self.low:g}, {self.high:g}], m_a affine, ξ Gaussian with standard deviation "
             f"{self.std:g}, known exactly",
             "δ was fixed before these transitions were seen; other attempts count in δ",
             f"the expert takes what the file says at {len(self.reward):,} evenly spaced states, and between two "

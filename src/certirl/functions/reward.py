@@ -38,6 +38,7 @@ _DRAWN = 100_000  # states drawn for more coordinates
 _ROUNDING = 1e-12
 _ALIKE = 1e-4  # of the range: the largest difference of the answers of two calls, as in single precision
 _SMALLEST, _LARGEST = 1e-250, 1e250  # ranges that can be normalised; margins may be far below them
+OF_ACTIONS = "proofs are for rewards of states, and this one depends on the action: learn one that does not"
 _NOT_SQUARED = "which double precision cannot square: multiply it by a positive constant, which changes no policy"
 
 
@@ -505,9 +506,7 @@ def bounded(reward: RewardLike, domain: Domain, declared: Any = None) -> Bounded
     if declared is None and isinstance(reward, BoundedReward):
         return reward
     if getattr(reward, "of_actions", False):
-        raise ValueError(
-            "proofs are for rewards of states, and this one depends on the action: learn one that does not"
-        )
+        raise ValueError(OF_ACTIONS)
     proved = proved_range(reward)
     if declared is None:
         low, high = proved or _looked_up(reward, domain)

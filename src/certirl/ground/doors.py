@@ -104,6 +104,13 @@ def as_probability(value: Any, name: str) -> float:
     return as_number(value, name, least=0, most=1, strict=True)
 
 
+def as_delta(value: Any) -> float:
+    """δ, the probability of a false statement: above 0 and at most ½."""
+    if (delta := as_probability(value, "delta")) > 0.5:
+        raise ValueError(f"{setting('delta')} must be a probability of error of at most 0.5, got {shown(value)}")
+    return delta
+
+
 def as_count(value: Any, name: str, *, least: int = 1, most: int | None = None, meaning: str = "") -> int:
     """A whole number between ``least`` and ``most`` as an int; 2.0, True and "2" are refused."""
     try:

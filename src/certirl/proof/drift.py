@@ -1,4 +1,4 @@
-"""Affine drifts of systems ``s' = clip(m_a(s) + ξ)`` with normal noise of a known standard deviation.
+"""Affine drifts of systems ``s' = clip(m_a(s) + ξ)`` with Gaussian noise of a known standard deviation.
 
 Rows inside the interval count by their sums, rows at its two ends by their states. All states are in units in which
 the interval is [−1, 1], and x(s) = (1, s). The proof is section 2 of docs/notes/known-noise.md.
@@ -17,13 +17,15 @@ from scipy.special import gammaincc, log_ndtr, ndtr, ndtri
 
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array
+from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import by_door, setting
 from certirl.ground.records import Record
 
 COEFFICIENTS = 2  # of each drift
 PEAK = 1 / sqrt(2 * pi)  # of the normal density
 RIDGES = tuple(4.0 * 16**j for j in range(6))  # ν of Lemma 1'
+_NEAR = 4 * 2.0**-24  # four roundings of single precision: next states so near an end, relative to it, count as there
+_FARTHEST = 1e-3  # of half the interval, however far from 0 that is
 _ROUNDS = 20  # in which the weights of rows at the walls are improved
 _STEPS = 100  # of Newton's method at most
 _MISTAKEN = 1e-6  # the probability that true data are taken for a contradiction
@@ -37,7 +39,7 @@ class DriftSums(Record):
     """What the proof uses of the rows, states and next states in units in which the interval is [−1, 1].
 
     Attributes:
-        inside: of the rows of each action whose next states are inside: n, Σs, Σs², Σs', Σss', Σs'² ``[A, 6]``.
+        inside: of the rows of each action whose next states are inside: n, Σs, Σs², Σs', Σss' ``[A, 5]``.
         walls: action, next state (−1 or 1) and state of every row at an end ``[m, 3]``.
         rows: "independent" of each other; "paired", where those of different actions may share random numbers; or
             "dependent", each on those before it.
@@ -45,7 +47,7 @@ class DriftSums(Record):
     :meta private:
     """
 
-    inside: Annotated[Array, Shape("A 6")]
+    inside: Annotated[Array, Shape("A 5")]
     walls: Annotated[Array, Shape("m 3")]
     rows: str
 
@@ -57,7 +59,7 @@ class DriftSums(Record):
         for action in range(n_actions):
             chosen = (actions == action) & ~at_wall
             s, after = states[chosen], next_states[chosen]
-            sums.append([chosen.sum(), s.sum(), s @ s, after.sum(), s @ after, after @ after])
+            sums.append([chosen.sum(), s.sum(), s @ s, after.sum(), s @ after])
         walls = np.stack([actions[at_wall], np.sign(next_states[at_wall]), states[at_wall]], axis=1)
         return cls(np.array(sums, dtype=float), walls, rows)
 
@@ -85,11 +87,13 @@ class Drift(NamedTuple):
         coefficients: θ̂ of each action ``[A, 2]``.
         shape: K of the bound |Σ_a v_a·(θ_a − θ̂_a)| ≤ (Σ_a v_aᵀK_av_a)^½ for all v ``[A, 2, 2]``.
         std: σ, in units in which the interval is [−1, 1].
+        wall: next states count as at an end from this on, and from −this.
     """
 
     coefficients: Array
     shape: Array
     std: float
+    wall: float = 1.0
 
     def size(self, functionals: Array) -> Array:
         """The bound (K1) for functionals v ``[…, A, 2]``."""
@@ -119,28 +123,35 @@ def radius(coefficients: int, delta: float) -> float:
     return sqrt(brentq(lambda square: chance(square) - delta, coefficients + 1.0, high)) if high < inf else inf
 
 
-def _score(at: Array, after: Array, std: float) -> tuple[Array, Array]:
+def wall_of(domain: Domain) -> float:
+    """From where on next states count as at an end, in units in which the interval is [−1, 1]."""
+    ((low, high),) = domain
+    return 1 - min(2 * _NEAR * max(abs(low), abs(high)) / (high - low), _FARTHEST)
+
+
+def _score(at: Array, after: Array, std: float, wall: float) -> tuple[Array, Array]:
     """e and w of rows at the walls whose drift leads to ``at``."""
-    c = (1 - after * at) / std  # the wall is this far away in units of the noise, in its own direction
+    c = (wall - after * at) / std  # the wall is this far away in units of the noise, in its own direction
     ratio = PEAK * np.exp(-(c**2) / 2 - log_ndtr(-c))
     return after * ratio, np.clip(ratio * (ratio - c), 0.0, 1.0)
 
 
-def fit_drift(sums: DriftSums, std: float, delta: float) -> Drift:
+def fit_drift(sums: DriftSums, std: float, delta: float, wall: float) -> Drift:
     """The coefficients of greatest likelihood, and the set around them: (K1).
 
     Args:
         sums: of the rows.
         std: σ, in units in which the interval is [−1, 1].
         delta: the probability that the set does not hold the true coefficients.
+        wall: of `wall_of`.
     """
-    fits = [_fit(sums, action, std) for action in range(sums.n_actions)]
+    fits = [_fit(sums, action, std, wall) for action in range(sums.n_actions)]
     drifts = []
     for ridge, square in _radii(sums, delta):
         rest = sum(float(score @ np.linalg.solve(_gram(sums, a, ridge), score)) for a, (_, score) in enumerate(fits))
         rho = std * (sqrt(square) + sqrt(max(rest, 0.0)))
-        shapes = [_shape(sums, action, theta, std, rho, ridge) for action, (theta, _) in enumerate(fits)]
-        drifts.append(Drift(np.array([theta for theta, _ in fits]), np.array(shapes), std))
+        shapes = [_shape(sums, action, theta, (std, wall), rho, ridge) for action, (theta, _) in enumerate(fits)]
+        drifts.append(Drift(np.array([theta for theta, _ in fits]), np.array(shapes), std, wall))
     return min(drifts, key=lambda drift: float(np.trace(drift.shape.sum(axis=0))))
 
 
@@ -159,7 +170,7 @@ def _radii(sums: DriftSums, delta: float) -> list[tuple[float, float]]:
 
 def _inside(sums: DriftSums, action: int) -> tuple[Array, Array]:
     """Σxxᵀ and Σxs' of the rows inside."""
-    n, s, ss, after, crossed, _ = sums.inside[action]
+    n, s, ss, after, crossed = sums.inside[action]
     return np.array([[n, s], [s, ss]]), np.array([after, crossed])
 
 
@@ -168,7 +179,7 @@ def _gram(sums: DriftSums, action: int, ridge: float = 0.0) -> Array:
     return np.asarray(_inside(sums, action)[0] + x.T @ x + ridge * np.eye(COEFFICIENTS))
 
 
-def _fit(sums: DriftSums, action: int, std: float) -> tuple[Array, Array]:
+def _fit(sums: DriftSums, action: int, std: float, wall: float) -> tuple[Array, Array]:
     """θ̂ by Newton's method, and S(θ̂)."""
     gram, crossed = _inside(sums, action)
     x, after = sums.at_wall(action)
@@ -179,24 +190,24 @@ def _fit(sums: DriftSums, action: int, std: float) -> tuple[Array, Array]:
         )
     theta = np.linalg.solve(gram, crossed)
     for _ in range(_STEPS):
-        e, w = _score(x @ theta, after, std)
+        e, w = _score(x @ theta, after, std, wall)
         score = (crossed - gram @ theta) / std + x.T @ e
         step = std * np.linalg.solve(gram + (x * w[:, None]).T @ x, score)
         theta = theta + step
         if np.abs(step).max() <= 1e-14:
             break
-    e, _ = _score(x @ theta, after, std)
+    e, _ = _score(x @ theta, after, std, wall)
     return theta, np.asarray((crossed - gram @ theta) / std + x.T @ e)
 
 
-def _shape(sums: DriftSums, action: int, theta: Array, std: float, rho: float, ridge: float) -> Array:
+def _shape(sums: DriftSums, action: int, theta: Array, noise: tuple[float, float], rho: float, ridge: float) -> Array:
     """ρ²λM⁻¹: first with the rows inside alone, then with weights of those at the walls."""
     inside, full = _inside(sums, action)[0], _gram(sums, action, ridge)
     x, after = sums.at_wall(action)
     shape = _ellipse(inside, full, rho)
     for _ in range(_ROUNDS):
         spread = np.sqrt(np.einsum("ni,ij,nj->n", x, shape, x))
-        _, w = _score(x @ theta + after * spread, after, std)  # w is least where the wall is nearest
+        _, w = _score(x @ theta + after * spread, after, *noise)  # w is least where the wall is nearest
         shape = _ellipse(inside + (x * w[:, None]).T @ x, full, rho)
     return shape
 
@@ -238,13 +249,14 @@ def contradiction(
         if n < _FEWEST:
             continue
         theta, after = drift.coefficients[action], next_states[rows]
-        place = ndtr((np.clip(after, -1, 1) - theta[0] - theta[1] * states[rows]) / drift.std)
+        place = ndtr((np.clip(after, -drift.wall, drift.wall) - theta[0] - theta[1] * states[rows]) / drift.std)
         chance = rng.uniform(size=n)
         place = np.where(after >= 1, place + chance * (1 - place), np.where(after <= -1, chance * place, place))
         if quarter < 0:
-            fault = _spread_fault(place, spread[action, rows] / drift.std, comparisons)
+            line, shifts = theta[0] + theta[1] * states[rows], spread[action, rows] / drift.std
+            fault = _spread_fault(place, shifts, comparisons) or _ends_fault(after, line, shifts, drift, comparisons)
             if fault:
-                return f"{_contradiction()}: under action {action} {fault}"
+                return f"{_contradiction()}: under action {action}, {fault}"
         ordered, steps = np.sort(place), np.arange(n + 1) / n
         distance = float(max((steps[1:] - ordered).max(), (ordered - steps[:-1]).max()))
         allowed = (
@@ -261,7 +273,7 @@ def contradiction(
 def _contradiction() -> str:
     instead = by_door("use certirl.certify", "write --tail gaussian:STD:SLOPE in its place")
     return (
-        "the data contradict s' = clip(m_a(s) + ξ) with affine drifts m_a and normal noise ξ of this standard "
+        "the data contradict s' = clip(m_a(s) + ξ) with affine drifts m_a and Gaussian noise ξ of this standard "
         f"deviation (declare another {setting('std')}, or {instead})"
     )
 
@@ -280,6 +292,22 @@ def _spread_fault(place: Array, shifts: Array, comparisons: int) -> str:
     )
 
 
+def _ends_fault(after: Array, line: Array, shifts: Array, drift: Drift, comparisons: int) -> str:
+    """Whether fewer or more rows are at an end than can be, by Chernoff's inequality."""
+    level = log(8 * comparisons / _MISTAKEN)
+    for side, name in ((-1, "lower"), (1, "upper")):
+        away = (drift.wall - side * line) / drift.std
+        least, most = (float(ndtr(-away + sign * shifts).sum()) for sign in (-1, 1))
+        count = int((side * after >= 1).sum())
+        mean = min(max(count, least), most)  # nearest to what was counted
+        if mean - count + (count * log(count / mean) if count else 0.0) > level:
+            return (
+                f"{count:,} of {len(after):,} next states are at the {name} end of the interval, where about "
+                f"{mean:,.0f} should be"
+            )
+    return ""
+
+
 Rows = tuple[Array, NDArray[np.intp], Array]
 
 
@@ -287,11 +315,6 @@ def rows_of(log: Any) -> Rows:
     """States, actions and next states ``[n]`` of a log of one coordinate, in units in which the interval is [−1, 1]."""
     (low, high), = log.domain  # fmt: skip
     middle, half = (low + high) / 2, (high - low) / 2
-    return (log.states[:, 0] - middle) / half, log.actions, _placed(log.next_states[:, 0], low, high)
-
-
-def _placed(next_states: Array, low: float, high: float) -> Array:
-    """The interval as [−1, 1], its ends exactly."""
-    inside = (next_states - (low + high) / 2) / ((high - low) / 2)
-    inside = np.clip(inside, -1 + 1e-15, 1 - 1e-15)
-    return np.where(next_states <= low, -1.0, np.where(next_states >= high, 1.0, inside))
+    after = (log.next_states[:, 0] - middle) / half
+    at_wall = np.abs(after) >= wall_of(log.domain)
+    return (log.states[:, 0] - middle) / half, log.actions, np.where(at_wall, np.sign(after), after)

@@ -1,4 +1,4 @@
-"""Certificates for ``s' = clip(m_a(s) + ξ)`` with normal noise of known standard deviation: only m_a is learned.
+"""Certificates for ``s' = clip(m_a(s) + ξ)`` with Gaussian noise of known standard deviation: only m_a is learned.
 
 The drifts lie in a small set (`certirl.proof.drift`). The value of the expert is computed for its middle, with its
 derivatives by the coefficients and a bound on all that is of second order. Functions are linear between nodes. The
@@ -18,25 +18,29 @@ from scipy.linalg import lu_factor, lu_solve
 from scipy.special import ndtr
 
 from certirl.data.dependence import dependence
-from certirl.data.policy import ExpertGrid, as_policy
-from certirl.data.simulator import draw
+from certirl.data.policy import ExpertGrid, as_policy, steady_support
+from certirl.data.simulator import MOST_KEPT, as_samples, draw
 from certirl.data.source import Source, as_source, check_declared
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
 from certirl.functions.cells import Cells
-from certirl.functions.reward import Reward, known_expert, proved_range, unpack, values_of
+from certirl.functions.reward import OF_ACTIONS, Reward, known_expert, unpack, values_alone
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe
-from certirl.ground.doors import as_count, as_number, as_probability, by_door
+from certirl.ground.doors import as_count, as_delta, as_number, as_probability, by_door
 from certirl.ground.records import Record
 from certirl.proof.case import PAIRED, UNPAIRED, allowed_tube, without_switches
 from certirl.proof.certificate import Certificate, outside_of, tube_of
-from certirl.proof.drift import COEFFICIENTS, PEAK, Drift, DriftSums, contradiction, fit_drift, rows_of
+from certirl.proof.drift import COEFFICIENTS, PEAK, Drift, DriftSums, contradiction, fit_drift, rows_of, wall_of
 
 SAMPLES = 10_000  # transitions per action that are drawn where no number is given
 CELLS = 1000  # of the proof, about
+_MOST_CELLS = 4000
+_NARROWEST = 1e-4  # the noise, relative to half the interval
+_LARGEST = 1e100  # of rewards
 _ROUNDING = 1e-12  # see the note, "Rounding"
+_EVALUATION = 2.0**-50  # of a reward, relative to its largest value
 
 
 class Setting(NamedTuple):
@@ -63,6 +67,7 @@ class Loss(NamedTuple):
         estimation: its error of first order there ``[N]``.
         second: what is of second order ``[N]``.
         grid: what functions that are linear between nodes miss.
+        rounding: the allowance for it.
         node: the end ``[N]``.
     """
 
@@ -70,26 +75,25 @@ class Loss(NamedTuple):
     estimation: Array
     second: Array
     grid: float
+    rounding: float
     node: NDArray[np.intp]
 
     @property
     def lower(self) -> Array:
         """The bound on each cell."""
-        return np.asarray(self.curve - self.estimation - self.second - self.grid)
+        return np.asarray(self.curve - self.estimation - self.second - self.grid - self.rounding)
 
 
 class Bounds(NamedTuple):
-    """What is proved of D_ba and V, before the allowance for rounding.
+    """What is proved of D_ba and V.
 
     Attributes:
         pairs: of every pair (b, a), b used by the expert or not.
         span: V(s_1) − V(s_2) is at least this for two states.
-        rounding: the allowance.
     """
 
     pairs: dict[tuple[int, int], Loss]
     span: float
-    rounding: float
 
 
 class _Kernel:
@@ -125,6 +129,7 @@ def _span(values: Array) -> float:
 def prove(setting: Setting) -> Bounds | None:
     """The theorem of the note; None where the drifts are too uncertain for any bound."""
     drift, gamma, reward, chosen = setting
+    largest = float(np.abs(reward).max())
     reward = reward - (reward.max() + reward.min()) / 2  # constants do not matter
     n_actions, size = len(drift.coefficients), len(reward)
     nodes = np.linspace(-1.0, 1.0, size)
@@ -201,6 +206,8 @@ def prove(setting: Setting) -> Bounds | None:
     later = bounds_after @ scale
     tall = float(spans @ scale)
 
+    rounding = _ROUNDING * (std / h + size) * (float(np.abs(value).max()) + height + wide) / (1 - gamma)
+    rounding += 2 * _EVALUATION * largest / (1 - gamma)
     pairs = {}
     for b in range(n_actions):
         for a in range(n_actions):
@@ -215,13 +222,13 @@ def prove(setting: Setting) -> Bounds | None:
             shift = np.minimum(_largest(omega * apart) + jump, _largest(later[b] + later[a]) + 2 * constant)
             grid = h**2 / 8 * float((bent + steep**2 * k2 * tall)[[b, a]].sum())
             node = np.arange(size - 1) + (least[1:] < least[:-1])
-            pairs[b, a] = Loss(curve[node], estimation[node], _largest(second) + shift + 2 * jump, grid, node)
+            rest = _largest(second) + shift + 2 * jump
+            pairs[b, a] = Loss(curve[node], estimation[node], rest, grid, rounding, node)
     steady = np.ones(size, dtype=bool)
     steady[unsteady] = steady[unsteady + 1] = False
     top, bottom = int(np.where(steady, value, -inf).argmax()), int(np.where(steady, value, inf).argmin())
     span = float(value[top] - value[bottom]) - float(drift.size(effects[top] - effects[bottom])) - omega
-    rounding = _ROUNDING * (std / h + size) * (float(np.abs(value).max()) + height + wide) / (1 - gamma)
-    return Bounds(pairs, span, rounding)
+    return Bounds(pairs, span - rounding)
 
 
 def _largest(values: Array) -> Array:
@@ -264,7 +271,7 @@ class KnownNoise(Record):
 
     def drift(self, delta: float) -> Drift:
         """The set of drifts."""
-        return fit_drift(self.sums, self.std / self.half, delta)
+        return fit_drift(self.sums, self.std / self.half, delta, wall_of(self.domain))
 
     def bounds(self, delta: float) -> Bounds | None:
         """What is proved of D_ba."""
@@ -274,7 +281,7 @@ class KnownNoise(Record):
 @archive.record
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GaussianCertificate(Certificate):
-    """A certificate for ``s' = clip(m_a(s) + ξ)``, m_a affine and ξ normal with a known standard deviation.
+    """A certificate for ``s' = clip(m_a(s) + ξ)``, m_a affine and ξ Gaussian with a known standard deviation.
 
     It says what every `Certificate` says. There are no columns and no tail, and nothing has to be fresh: the
     transitions bound the drifts, and everything else follows from the drifts.
@@ -415,13 +422,19 @@ def certify_gaussian(
         >>> certirl.certify_gaussian(found, Room(), std=1.5, samples=5000, **asked).holds
         True
     """
-    delta = as_probability(delta, "delta")
+    delta = as_delta(delta)
     std = as_number(std, "std", least=0, strict=True)
     origin = as_source(source)
     if len(origin.domain) > 1 or origin.periodic:
         raise ValueError(
             f"known noise is for one coordinate that is not periodic, got {describe(origin.domain)}: "
             + by_door("use certirl.certify with tail=GaussianNoise(std, slope)", "write --tail gaussian:STD:SLOPE")
+        )
+    narrowest = _NARROWEST * (origin.domain[0][1] - origin.domain[0][0]) / 2
+    if std < narrowest:
+        raise ValueError(
+            f"noise of standard deviation {std:g} is too narrow for {describe(origin.domain)}: it must be at least "
+            f"{narrowest:.2g}; without noise " + by_door("use certirl.certify_deterministic", "use certirl cells")
         )
     origin.check_settings(samples=samples)
     origin.check_noise()
@@ -432,9 +445,9 @@ def certify_gaussian(
         raise ValueError("a reward alone does not know the problem: pass discount and expert")
     discount = as_probability(discount, "discount")
     policy = as_policy(expert, origin.n_actions, origin.action_names)
-    values, notes = _reward_at_nodes(function, origin.domain, as_count(cells, "cells", least=2, most=4000))
+    values, notes = _reward_at_nodes(function, origin.domain, as_count(cells, "cells", least=2, most=_MOST_CELLS))
     nodes = np.linspace(*origin.domain[0], len(values))[:, None]
-    support = policy.support(nodes)
+    support = steady_support(policy, nodes)
     if (support.sum(axis=1) > 1).any():
         raise ValueError(
             "known noise is for experts that take one action at each state: "
@@ -452,8 +465,8 @@ def certify_gaussian(
     if constant and tube is not None:
         raise ValueError(without_switches("tube"))
     known = (
-        f"s' = clip(m_a(s) + ξ) into {describe(origin.domain)}, m_a affine, ξ normal with standard deviation {std:g}, "
-        "known exactly"
+        f"s' = clip(m_a(s) + ξ) into {describe(origin.domain)}, m_a affine, ξ Gaussian with standard deviation "
+        f"{std:g}, known exactly"
     )
     looked_up = () if policy.constant is not None else (str(noise.grid),)
     policy_notes = (policy.assumption,) if policy.assumption else ()
@@ -472,7 +485,7 @@ def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions,
     """The transitions, how they depend on each other, and what is assumed of that."""
     apart = UNPAIRED.replace("fresh ", "")
     if source.simulator is not None:
-        count = SAMPLES if samples is None else int(samples)
+        count = as_samples(SAMPLES if samples is None else samples, most=MOST_KEPT // source.n_actions // 100)
         drawn = draw(source.simulator, Legendre(COEFFICIENTS), count, source.generator(rng, "certify_gaussian"))
         return drawn.record(), "independent", apart
     log = source.log
@@ -489,13 +502,17 @@ def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions,
 def _reward_at_nodes(function: Any, domain: Domain, cells: int) -> tuple[Array, tuple[str, ...]]:
     """R at the nodes, and that it is taken as linear between them, where that is not so."""
     if getattr(function, "of_actions", False):
-        raise ValueError("proofs are for rewards of states, and this one depends on the action")
-    proved_range(function)
+        raise ValueError(OF_ACTIONS)
     basis = function.basis if isinstance(function, Reward) else None
     exact = isinstance(basis, Cells) and basis.domain == domain and not basis.periodic
     steps = basis.shape[0] if exact and isinstance(basis, Cells) else 1
     count = steps * ceil(cells / steps)
-    values = values_of(function, np.linspace(*domain[0], count + 1)[:, None])
+    if count > _MOST_CELLS:
+        raise ValueError(f"the reward has {steps:,} cells, and at most {_MOST_CELLS:,} are possible")
+    values = values_alone(function, np.linspace(*domain[0], count + 1)[:, None])
+    largest = float(np.abs(values).max())
+    if not largest < _LARGEST:
+        raise ValueError(f"the reward has values of {largest:.0e}, which double precision cannot square: divide it")
     note = f"the reward is linear between its values at {count + 1:,} evenly spaced states"
     return np.asarray(values, dtype=float), () if exact else (note,)
 
@@ -504,24 +521,23 @@ def _concluded(
     noise: KnownNoise, delta: float, allowed: float, assumptions: tuple[str, ...], action_names: tuple[str, ...]
 ) -> GaussianCertificate:
     """Read the bounds: margin, tube and regret."""
-    bounds, grid = noise.bounds(delta), noise.grid
+    found, grid = noise.bounds(delta), noise.grid
+    bounds = found or Bounds({}, 0.0)
     switching = not grid.steady.all()
     outside = outside_of(grid, allowed) if switching else np.ones(len(grid.steady), dtype=bool)
     cells, taken = len(grid.steady), grid.taken
     derived: dict[str, Any] = {"margin": -inf, "estimated": -inf, "losses": {}, "state": grid.states[0], "action": 0}
     least, short = np.full(cells, inf), np.zeros(cells)
     each: dict[int, float] = {}
-    for (b, a), loss in ({} if bounds is None else bounds.pairs).items():
-        lower = loss.lower - (bounds.rounding if bounds is not None else 0.0)
+    for (b, a), loss in bounds.pairs.items():
+        lower = loss.lower
         strict = taken[b] & ~taken[a]
         least = np.where(strict, np.minimum(least, lower), least)
         short = np.where(taken[b], np.maximum(short, -lower), short)
         compared = np.where(strict & outside, lower, inf)
         place = int(compared.argmin())
         each[a] = min(each.get(a, inf), float(compared[place]))
-        if bounds is not None and compared[place] < inf and (
-            derived["margin"] == -inf or compared[place] < derived["margin"]
-        ):  # fmt: skip
+        if compared[place] < inf and (derived["margin"] == -inf or compared[place] < derived["margin"]):
             low, high = noise.domain[0]
             derived = {
                 "margin": float(compared[place]),
@@ -530,16 +546,16 @@ def _concluded(
                     "estimation": float(loss.estimation[place]),
                     "grid": loss.grid,
                     "second order": float(loss.second[place]),
-                    "floating point": bounds.rounding,
+                    "floating point": loss.rounding,
                 },
                 "state": np.array([low + (high - low) * loss.node[place] / cells]),
                 "action": a,
             }
-    if bounds is None:
+    if found is None:
         least, short = np.full(cells, -inf), np.full(cells, inf)
     regret = _regret(short, PEAK * noise.half / noise.std * 2 / cells, noise.discount)
     only = int(noise.actions[0])
-    margins = [] if switching or bounds is None else [each[a] for a in range(noise.sums.n_actions) if a != only]
+    margins = [] if switching or found is None else [each[a] for a in range(noise.sums.n_actions) if a != only]
     return GaussianCertificate(
         **derived,
         delta=delta,
@@ -548,7 +564,7 @@ def _concluded(
         tail=0.0,
         samples=int(noise.sums.counts.min()),
         regret=regret,
-        value_span=None if not switching else max(bounds.span, 0.0) if bounds is not None else 0.0,
+        value_span=max(bounds.span, 0.0) if switching else None,
         bounds=np.array([margins]) if margins else np.zeros((0, noise.sums.n_actions - 1)),
         tube=tube_of(grid, least, short, allowed=allowed, regret=regret) if switching else None,
         grounds=(),
