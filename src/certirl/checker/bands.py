@@ -48,7 +48,7 @@ SHARES = {
     True: {"band": 0.85, "size of the error": 0.15},
     False: {"band": 0.8, "size of the error": 0.15, "regret": 0.05},
 }
-_MEANINGLESS = 0.5  # a statement that fails as often as it holds says nothing
+_MOST_DELTA = 0.5  # beyond it a statement may fail more often than it holds
 _NORM_EVENTS, _VISIT_EVENTS = 6, 3
 _POINT_EVENTS = 8  # over half of a part of δ: four of the noise of u as a vector, and four at each point
 _CAUTION, _CAUTION_OF_LENGTH = 1.1, 1.5  # times what training data let us expect: for slopes alone
@@ -179,7 +179,7 @@ class Claim:
         wrong = failed(
             (spent, "the parts of δ are not probabilities that add up to δ"),
             (0 < delta < 1, f"δ = {delta:g} is no probability between 0 and 1"),
-            (not _MEANINGLESS <= delta < 1, f"δ = {delta:g}: {meaning}"),
+            (not _MOST_DELTA < delta < 1, f"δ = {delta:g}: {meaning}"),
             (min(self.losses.values(), default=0.0) >= -TIGHT * abs(self.estimated), "a loss is negative"),
         )
         for part in parts:

@@ -37,7 +37,7 @@ from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.reward import values_of
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_states, describe, mesh
-from certirl.ground.doors import as_count, as_flags, as_number, as_probability, lend, shown
+from certirl.ground.doors import as_count, as_delta, as_flags, as_number, lend, shown
 from certirl.ground.records import Record
 
 __all__ = ["IntervalMDP", "interval_mdp"]
@@ -280,7 +280,7 @@ def interval_mdp(
     """
     origin = as_source(source)
     origin.check_settings(samples=samples)
-    delta = as_probability(delta, "delta")
+    delta = as_delta(delta)
     grid = _divided(cells, origin.domain)
     widening = 0.0
     if lipschitz is not None:

@@ -14,7 +14,7 @@ from certirl.functions.bases import Basis, as_basis
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
 from certirl.functions.reward import Reward, bounded, known_expert, unpack
 from certirl.ground.domain import Domain
-from certirl.ground.doors import as_probability
+from certirl.ground.doors import as_delta, as_probability
 from certirl.ground.work import Report, check_progress, on, speaker, watched_stream
 from certirl.proof.case import Case
 from certirl.proof.certificate import Certificate, conclude
@@ -81,7 +81,7 @@ def certify(
         >>> certificate.holds, certificate.margin < room.true_margin(lambda states: states[:, 0], discount=0.7)
         (True, True)
     """
-    delta = as_probability(delta, "delta")
+    delta = as_delta(delta)
     origin = as_source(source)
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
     expert = known_expert(reward, expert)
@@ -237,7 +237,7 @@ def refute(
         >>> print(refutation.claim)
         no reward whose value lies in Legendre(2) makes action 0 strictly optimal
     """
-    delta = as_probability(delta, "delta")
+    delta = as_delta(delta)
     origin = as_source(source)
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
     groups, classes, spaces = _functions(basis, columns, components, origin.domain)

@@ -34,7 +34,7 @@ from certirl.functions.reward import (
     values_of,
 )
 from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, uniform_states
-from certirl.ground.doors import as_count, as_probability
+from certirl.ground.doors import as_count, as_delta, as_probability
 from certirl.ground.records import Record
 from certirl.ground.status import rounded_down
 from certirl.ground.work import Report, check_progress, watched
@@ -369,7 +369,7 @@ def scenario(
     """
     check_progress(progress)
     function, discount, expert = _problem(reward, simulator, discount, expert, "scenario")
-    share, delta = as_probability(share, "share"), as_probability(delta, "delta")
+    share, delta = as_probability(share, "share"), as_delta(delta)
     samples = as_count(samples, "samples", least=2, meaning="a whole number of rollouts")
     as_source(simulator).check_without_terminal()
     as_source(simulator).check_noise()

@@ -26,7 +26,7 @@ from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.components import Component, as_components
 from certirl.functions.features import Feature, check_features, check_no_actions, check_no_terminal
 from certirl.ground.domain import Domain
-from certirl.ground.doors import as_count, as_flag, as_number, as_probability, by_door, setting, shown
+from certirl.ground.doors import as_count, as_delta, as_flag, as_number, by_door, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.work import check_progress
 from certirl.proof.case import REFUSED, check_box, without_switches
@@ -202,7 +202,7 @@ def request(
     if is_policy and origin is None:
         raise TypeError("an expert that depends on the state needs transitions or a simulator: moments keep no states")
     discount = check_problem(discount, policy.constant or 0, source.n_actions)
-    delta = None if delta is None else as_probability(delta, "delta")
+    delta = None if delta is None else as_delta(delta)
     of_features = settings.features is not None
     if of_features and origin is None:
         raise TypeError("features are functions of states: pass transitions or a simulator, moments keep no states")
