@@ -7,7 +7,7 @@ import pytest
 
 import certirl
 from certirl.data.source import Pool
-from certirl.proof.case import Case, hopeless_tail
+from certirl.proof.case import Case, tail_too_large
 from certirl.proof.cost import cost
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
@@ -56,8 +56,8 @@ def test_a_tail_is_hopeless_exactly_where_no_data_give_a_bound(size):
     """Just above the limit a certificate from many transitions has no bound; below it the sentence is empty."""
     columns, discount = certirl.Legendre(size).on(PROBLEM.domain), 0.7
     limit = (1 / discount - 1) / (1 + size**0.5)
-    assert hopeless_tail(0.999 * limit, columns, discount) == "" and hopeless_tail(None, columns, discount) == ""
-    sentence = hopeless_tail(1.001 * limit, columns, discount)
+    assert tail_too_large(0.999 * limit, columns, discount) == "" and tail_too_large(None, columns, discount) == ""
+    sentence = tail_too_large(1.001 * limit, columns, discount)
     assert sentence.startswith(f"{size} columns give τ = ") and f"a bound needs τ < {limit:.2g}" in sentence
     reward = certirl.Reward(certirl.Legendre(3).on(PROBLEM.domain), [0.0, 1.0, 0.0])
     asked = {"discount": discount, "expert": 0, "columns": columns, "samples": 50_000, "rng": 0}
@@ -68,7 +68,7 @@ def test_a_tail_is_hopeless_exactly_where_no_data_give_a_bound(size):
 
 def test_bounds_on_derivatives_say_how_many_columns_they_need():
     columns = certirl.Legendre(5).on(((-1.0, 1.0),))
-    sentence = hopeless_tail(certirl.Smooth(2, 8.0), columns, 0.9)
+    sentence = tail_too_large(certirl.Smooth(2, 8.0), columns, 0.9)
     assert sentence.endswith("use at least 36 columns (τ = 0.016)")
-    assert hopeless_tail(certirl.Smooth(2, 8.0), columns.resized(36), 0.9) == ""
-    assert hopeless_tail(certirl.Smooth(2, 8.0), columns.resized(35), 0.9) != ""
+    assert tail_too_large(certirl.Smooth(2, 8.0), columns.resized(36), 0.9) == ""
+    assert tail_too_large(certirl.Smooth(2, 8.0), columns.resized(35), 0.9) != ""

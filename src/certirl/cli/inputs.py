@@ -29,7 +29,7 @@ from certirl.functions.reward import Reward
 from certirl.ground import archive, doors
 from certirl.ground.domain import as_domain, describe
 from certirl.ground.doors import as_count
-from certirl.proof.case import hopeless_tail
+from certirl.proof.case import tail_too_large
 from certirl.proof.certificate import Certificate
 from certirl.proof.certify import certify
 from certirl.proof.known_noise import certify_gaussian
@@ -185,7 +185,7 @@ def _check_proof(options: argparse.Namespace, domain: Any, expert: Expert, colum
     if options.tail is None or (not columns and options.columns is None and expert.action is not None):
         return  # nothing is declared, or columns are chosen by the data
     for basis in columns or [_columns(options, domain)]:
-        sentence = hopeless_tail(options.tail, basis, options.discount)
+        sentence = tail_too_large(options.tail, basis, options.discount)
         if sentence:
             raise ValueError(sentence)
 

@@ -535,7 +535,7 @@ def workings(surrogate: Surrogate, evidence: Evidence, *, forecast: bool = False
 # How δ is spent: the band decides, the size of the error can do with little; regret only where the expert switches.
 SHARES = {"band": 0.85, "size of the error": 0.15}
 SWITCHING_SHARES = {"band": 0.8, "size of the error": 0.15, "regret": 0.05}
-# How far the noise of u may feed itself, and the condition of I − K̂; beyond them nothing is bounded.
+# How much the noise of u may be amplified by itself, and the condition of I − K̂; beyond them nothing is bounded.
 _MOST_GROWTH, _MOST_CONDITION = 0.95, 1e8
 _LEAST_NOISE = 1e-9  # of the largest eigenvalue of second moments by which noise is whitened
 # Slopes are chosen for these multiples of the second moments and of the length of u in the training data.

@@ -129,9 +129,9 @@ class Case(Record):
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)
         if source is not None:
-            hopeless = [_hopeless(tail, part, discount) for part in parts] if math.isfinite(discount) else []
+            faults = [_too_large(tail, part, discount) for part in parts] if math.isfinite(discount) else []
             axes = sorted({axis for part in parts for axis in part.periodic})
-            fault = next(filter(None, hopeless), "") or open_circle(tail, source, axes)
+            fault = next(filter(None, faults), "") or open_circle(tail, source, axes)
             if fault:
                 raise ValueError(fault)
         kind = ("constant" if policy.constant is not None else "policy", "sum" if len(parts) > 1 else "single")
@@ -246,7 +246,7 @@ def check_box(domain: Domain) -> None:
         )
 
 
-def hopeless_tail(
+def tail_too_large(
     tail: TailLike, columns: Basis, discount: float, coordinates: tuple[int, ...] | None = None, name: str = ""
 ) -> str:
     """Why no data can lead to a certificate with a tail and these columns; empty if some may.
@@ -261,10 +261,10 @@ def hopeless_tail(
         coordinates: of the component; None for all.
         name: of the component; empty for the whole state.
     """
-    return _hopeless(tail, Part(0, name, coordinates, columns, tail_number(tail, columns, coordinates)), discount)
+    return _too_large(tail, Part(0, name, coordinates, columns, tail_number(tail, columns, coordinates)), discount)
 
 
-def _hopeless(tail: TailLike, part: Part, discount: float) -> str:
+def _too_large(tail: TailLike, part: Part, discount: float) -> str:
     def limit(basis: Basis) -> float:
         return (1 / discount - 1) / (1 + math.sqrt(basis.size))
 

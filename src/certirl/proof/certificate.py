@@ -1,4 +1,4 @@
-"""The certificate: a reward in hand, fresh data, and what they prove of the expert with probability 1 − δ.
+"""The certificate: a reward, fresh data, and what they prove of the expert with probability 1 − δ.
 
 Bands are read in one way. An expert of one action is compared with every other action over the whole box. For any
 other the box is cut into cells (`ExpertGrid`): the *tube* is where it is not proved strictly best, and regret is

@@ -116,14 +116,14 @@ class _Option(NamedTuple):
         candidate: whose reward is to be certified; None to prove that there is none.
         share: forecasts, from fresh transitions per action and δ, which share of the margin a proof leaves.
         conclude: what fresh data prove, of ``(fresh, delta=…, others=…)``.
-        is_hopeless: whether no amount of data gives a bound, of the arguments of ``share``.
+        is_never_bounded: whether no amount of data gives a bound, of the arguments of ``share``.
         note: what the forecast says of the tail, of the same arguments; empty where the tail costs little.
     """
 
     candidate: Any
     share: Callable[[int, float], float]
     conclude: Callable[..., Certificate | Refutation]
-    is_hopeless: Callable[[int, float], bool]
+    is_never_bounded: Callable[[int, float], bool]
     note: Callable[[int, float], str] = lambda samples, delta: ""
 
 
@@ -218,7 +218,7 @@ def search(
         samples = max(fresh.expected, n - training.size)
         allowed = delta / 2**attempts if is_last else delta / 2 ** (attempts + 1)
         options = _options(learner, candidates, training, samples, allowed, regret, fresh.single_share)
-        if options and not is_last and all(option.is_hopeless(samples, allowed) for option in options):
+        if options and not is_last and all(option.is_never_bounded(samples, allowed) for option in options):
             is_last, allowed = True, delta / 2**attempts  # the certificate says that more data will not help
         shares = [option.share(samples, allowed) for option in options]
         proof, best = None, int(np.argmax(shares)) if options else None

@@ -23,7 +23,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, speaker, watched_stream
-from certirl.proof.case import Case, hopeless_tail
+from certirl.proof.case import Case, tail_too_large
 from certirl.proof.tails import TailLike, check_contradiction, tail_number
 from certirl.solver.search import TRAINING_SHARE, Learner, Outcome, least_budget, search
 from certirl.solver.settings import Request, Settings, request
@@ -233,7 +233,7 @@ def _check_widest(asked: Request) -> None:
     for components in widest(asked.components, asked.columns, asked.domain, asked.origin.periodic):
         places = [(each.coordinates, each.name) if len(components) > 1 else () for each in components]
         each = zip(components, places, strict=True)
-        tails = (hopeless_tail(asked.tail, part.basis, asked.discount, *place) for part, place in each)
+        tails = (tail_too_large(asked.tail, part.basis, asked.discount, *place) for part, place in each)
         sentences.append(next(filter(None, tails), ""))
         if not sentences[-1]:
             return
