@@ -1,6 +1,7 @@
 """Certificates that use the law of the noise: docs/notes/known-noise.md, against an independent quadrature."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -266,6 +267,12 @@ def test_data_that_contradict_the_noise_or_the_drift_are_refused():
     ):
         with pytest.raises(ValueError, match=word):
             certirl.certify_gaussian(reward, line, std=std, samples=10_000, **asked)
+    for std in (0.27, 0.33):  # as docs/certificates.md says of a tenth
+        with pytest.raises(ValueError, match="times as large") as refused:
+            certirl.certify_gaussian(reward, Line(), std=std, samples=20_000, **asked)
+        numbers = re.search(r"is (\S+) times .* where (\S+) to (\S+)", str(refused.value))
+        size, low, high = map(float, numbers.groups())
+        assert not low <= size <= high
     constant = certirl.certify_gaussian(reward, Line(), std=0.3, samples=3000, **asked)
     assert constant.holds and constant.tube is None and "at every" not in constant.missing
     with pytest.raises(ValueError, match="one action at each state"):
@@ -281,3 +288,18 @@ def test_too_few_rows_are_said_without_a_number_that_does_not_exist(tmp_path):
         certificate = certirl.certify_gaussian(lambda states: states[:, 0], Line(), expert=expert, **asked)
         assert "no estimate" in str(certificate) and "inf" not in str(certificate)
         assert "no estimate" in certificate.report(tmp_path / "few.html").read_text()
+
+
+def test_an_action_that_was_never_taken_is_named():
+    log = certirl.Transitions([0.1, 0.2, 0.3], [1, 1, 1], [0.25, 0.15, 0.4], domain=(-1, 1), n_actions=2)
+    with pytest.raises(ValueError, match="action 0 was never taken"):
+        certirl.certify_gaussian(lambda states: states[:, 0], log, std=0.3, discount=0.7, expert=1)
+
+
+def test_the_reward_of_the_proof_can_be_had_and_proved_again(tmp_path):
+    asked = {"std": 0.3, "discount": 0.7, "expert": 0, "samples": 3000, "rng": 0, "cells": 50}
+    proof = certirl.certify_gaussian(lambda states: np.sin(states[:, 0]), Line(), **asked)
+    assert proof.reward.basis.counts == (51,) and proof.reward(0.2) == pytest.approx(np.sin(0.2))
+    assert proof.reward.export(tmp_path / "reward.py").exists()
+    assert certirl.certify_gaussian(proof.reward, Line(), **asked).margin == pytest.approx(proof.margin)
+    assert certirl.certify_gaussian(proof, Line(), std=0.3, expert=0, cells=50, rng=1).discount == 0.7

@@ -300,7 +300,7 @@ def test_a_band_keeps_to_its_points_and_to_its_cells():
     ("change", "sentence"),
     [
         ({"tube": 3.0}, "tube must be a half-width strictly between 0 and 2"),
-        ({"columns": None}, "pass discount, expert and columns"),
+        ({"columns": None}, r"pass columns=Legendre\(7\), say"),
         ({"delta": 2.0}, "delta must be a number strictly between 0 and 1"),
         ({"expert": lambda s: (np.sin(300 * s[:, 0]) > 0).astype(int)}, "every state is within 0.05 of a state where"),
         ({"expert": lambda s: np.zeros(3)}, "asked about all states at once"),

@@ -149,7 +149,7 @@ def test_several_coordinates():
         (SOLUTION, {"discount": 1.0}, "discount must be a number strictly between 0 and 1, got 1.0"),
         (SOLUTION, {"expert": 3}, "expert must be one of the actions 0 … 2, got 3"),
         (SOLUTION, {"rng": None}, "rng is needed"),
-        (np.cos, {}, "pass discount"),
+        (np.cos, {}, "pass discount=0.9, say"),
         (5, {"discount": 0.5}, "must be a function of states, a Reward or a Solution, got int"),
         (lambda s: np.log(-1 - 0 * s), {"discount": 0.5}, "must be finite at every state of the domain, but it is nan"),
         (lambda s: np.zeros(3), {"discount": 0.5}, "numbers, got shape"),

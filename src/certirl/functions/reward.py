@@ -26,7 +26,18 @@ from certirl.functions.formulas import Formula, Group
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, like_input, uniform_states
-from certirl.ground.doors import all_states_at_once, alone, as_count, as_number, as_reals, lend, shown, some_rows
+from certirl.ground.doors import (
+    all_states_at_once,
+    alone,
+    as_count,
+    as_number,
+    as_reals,
+    by_door,
+    lend,
+    setting,
+    shown,
+    some_rows,
+)
 from certirl.ground.records import Record
 
 RewardLike = Callable[[Array], Any]
@@ -404,8 +415,23 @@ def reward_at_terminal(reward: RewardLike, states: Array) -> Array:
 def known_expert(reward: Any, expert: Any) -> Any:
     """The argument ``expert``, or the expert of a solution; None if there is only a reward."""
     if expert is None and getattr(reward, "expert", 0) is None:
-        raise ValueError("a solution of an expert that depends on the state does not keep the expert: pass expert=…")
+        raise ValueError(
+            "a solution of an expert that depends on the state does not keep the expert: "
+            + by_door("pass expert=…", "write --expert")
+        )
     return getattr(reward, "expert", None) if expert is None else expert
+
+
+# What can be written for what a reward alone does not say, in Python and in a command.
+_SAY = {"discount": ("0.9", "0.9"), "expert": ("0", "0"), "columns": ("Legendre(7)", "7")}
+
+
+def check_known(**known: Any) -> None:
+    """Refuse a call that leaves out what a reward alone does not say; by name, None where it is not known."""
+    missing = [setting(name, by_door(*_SAY[name])) for name, value in known.items() if value is None]
+    if missing:
+        names = " and ".join(missing)
+        raise ValueError(f"a reward alone does not know the problem: {by_door('pass', 'write')} {names}, say")
 
 
 def unpack(reward: Any, discount: float | None) -> tuple[RewardLike, float | None]:

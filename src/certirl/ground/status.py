@@ -320,6 +320,15 @@ def percent_up(share: float, decimals: int = 2) -> str:
     return f"{ceil(share * unit) / unit:.{decimals}%}"
 
 
+def told_apart(*numbers: float) -> list[str]:
+    """Numbers with two significant digits, or with as many as tell unequal ones apart."""
+    for digits in range(2, 18):
+        texts = [f"{number:.{digits}g}" for number in numbers]
+        if len(set(texts)) == len(set(numbers)):
+            break
+    return texts
+
+
 def two_digits(count: int) -> str:
     """A number with two significant digits and separators: 1,100,000."""
     return f"{float(f'{count:.2g}'):,.0f}"

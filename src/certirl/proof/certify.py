@@ -12,7 +12,7 @@ from certirl.data.source import Pool, Source, as_source, check_enough
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis, as_basis
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
-from certirl.functions.reward import Reward, bounded, known_expert, unpack
+from certirl.functions.reward import Reward, bounded, check_known, known_expert, unpack
 from certirl.ground.domain import Domain
 from certirl.ground.doors import as_delta, as_probability
 from certirl.ground.work import Report, check_progress, on, speaker, watched_stream
@@ -88,10 +88,8 @@ def certify(
     function, discount = unpack(reward, discount)
     domain = origin.domain
     components, spaces = _columns(reward, function, columns, domain)
-    if discount is None or expert is None or spaces is None:
-        raise ValueError(
-            "a reward alone does not know the problem: pass discount, expert and columns, say columns=Legendre(7)"
-        )
+    check_known(discount=discount, expert=expert, columns=spaces)
+    assert discount is not None and spaces is not None
     case = Case.of(
         as_policy(expert, origin.n_actions, origin.action_names),
         spaces,

@@ -20,6 +20,7 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import by_door, setting
 from certirl.ground.records import Record
+from certirl.ground.status import told_apart
 
 COEFFICIENTS = 2  # of each drift
 PEAK = 1 / sqrt(2 * pi)  # of the normal density
@@ -183,6 +184,10 @@ def _fit(sums: DriftSums, action: int, std: float, wall: float) -> tuple[Array, 
     """θ̂ by Newton's method, and S(θ̂)."""
     gram, crossed = _inside(sums, action)
     x, after = sums.at_wall(action)
+    if not sums.counts[action]:
+        raise ValueError(
+            f"action {action} was never taken, so that its drift cannot be estimated: add transitions of it"
+        )
     if np.linalg.matrix_rank(gram) < COEFFICIENTS:
         raise ValueError(
             f"the drift of action {action} cannot be estimated: of {int(sums.counts[action]):,} transitions "
@@ -263,9 +268,10 @@ def contradiction(
             sqrt(log(4 * comparisons / _MISTAKEN) / (2 * n)) + PEAK * float(spread[action, rows].max()) / drift.std
         )
         if distance > allowed:
+            found, possible = told_apart(distance, allowed)
             return (
                 f"{_contradiction()}: the noise of {n:,} transitions {where} has a distribution function that differs "
-                f"from the declared one by {distance:.2g}, where {allowed:.2g} is possible"
+                f"from the declared one by {found}, where {possible} is possible"
             )
     return ""
 
@@ -286,10 +292,8 @@ def _spread_fault(place: Array, shifts: Array, comparisons: int) -> str:
     least = sqrt(max(n - 2 * sqrt(n * level), 0.0)) - float(np.linalg.norm(shifts))
     if least <= length <= most:
         return ""
-    ends = f"{least / sqrt(n):.2g} to {most / sqrt(n):.2g}"
-    return (
-        f"the noise of {n:,} transitions is {length / sqrt(n):.2g} times as large as declared, where {ends} is possible"
-    )
+    size, low, high = told_apart(*(number / sqrt(n) for number in (length, least, most)))
+    return f"the noise of {n:,} transitions is {size} times as large as declared, where {low} to {high} is possible"
 
 
 def _ends_fault(after: Array, line: Array, shifts: Array, drift: Drift, comparisons: int) -> str:

@@ -24,7 +24,7 @@ from certirl.data.source import Source, as_source, check_declared
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
 from certirl.functions.cells import Cells
-from certirl.functions.reward import OF_ACTIONS, Reward, known_expert, unpack, values_alone
+from certirl.functions.reward import OF_ACTIONS, Reward, check_known, known_expert, unpack, values_alone
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe
@@ -326,6 +326,16 @@ class GaussianCertificate(Certificate):
         return (low + high) / 2 + self.noise.half * estimated, self.noise.half * drift.spread(places)
 
     @property
+    def reward(self) -> Reward:
+        """The reward that the proof is about: piecewise linear, as it replaced the one that was passed.
+
+        Example:
+            >>> certificate.reward(4.0) == 4.0, certificate.reward.export("reward.py").name
+            (True, 'reward.py')
+        """
+        return Reward(Cells((len(self.noise.reward),), box=self.domain), self.noise.reward)
+
+    @property
     def discount(self) -> float:
         """γ."""
         return self.noise.discount
@@ -441,8 +451,7 @@ def certify_gaussian(
     origin.check_without_terminal()
     expert = known_expert(reward, expert)
     function, discount = unpack(reward, discount)
-    if discount is None or expert is None:
-        raise ValueError("a reward alone does not know the problem: pass discount and expert")
+    check_known(discount=discount, expert=expert)
     discount = as_probability(discount, "discount")
     policy = as_policy(expert, origin.n_actions, origin.action_names)
     values, notes = _reward_at_nodes(function, origin.domain, as_count(cells, "cells", least=2, most=_MOST_CELLS))

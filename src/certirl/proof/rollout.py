@@ -26,6 +26,7 @@ from certirl.functions.inequalities import SELF_EVENTS, log_term, self_bounded
 from certirl.functions.reward import (
     RewardLike,
     bounded,
+    check_known,
     proved_range,
     reward_at_terminal,
     trial_states,
@@ -205,8 +206,8 @@ def _problem(
         )
     function, discount = unpack(reward, discount)
     expert = getattr(reward, "expert", 0) if expert is None else expert
-    if discount is None:
-        raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
+    check_known(discount=discount)
+    assert discount is not None
     return function, check_problem(discount, expert, simulator.n_actions, of_states=False), expert
 
 
