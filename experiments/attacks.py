@@ -12,6 +12,7 @@ from the other end, few samples, large δ.
 
 - constant: experts of one action on an interval. boxes: on two and three coordinates. sums: over components.
 - policies: experts who switch or mix on an interval. box policies: on two coordinates.
+- columns: both kinds of experts on two coordinates with 36 to 91 columns, the error of the value bounded at points.
 - solve: `solve` with delta, whatever it answers. refutations: of problems that are barely solvable. scenarios.
 - assumptions: rewards and experts that break what the certificate prints as assumed; counted apart.
 
@@ -33,10 +34,13 @@ import atoms
 import certirl
 import study
 from certirl.data.simulator import draw
+from certirl.data.source import as_source
 from certirl.functions.components import SumBasis, as_components
 from certirl.functions.inequalities import binomial_interval
+from certirl.functions.reward import bounded
 from certirl.proof.case import Case
-from certirl.proof.certificate import conclude
+from certirl.proof.certificate import Certificate, conclude
+from certirl.proof.certify import planned, split
 from certirl.proof.sums import gather
 from certirl.proof.training import fit_surrogates
 
@@ -56,6 +60,7 @@ class Arguments:
     sums: int = 350
     policies: int = 750
     box_policies: int = 60
+    columns: int = 300
     solve: int = 300
     refutations: int = 500
     scenarios: int = 200
@@ -256,6 +261,45 @@ def judge_box(seed: int) -> dict[str, Any]:
     return certified_constant(rng, kind, task, columns, columns, actions, 3 * columns.size + 10, 4.5)
 
 
+def judge_columns(seed: int) -> dict[str, Any]:
+    """One certificate on two coordinates with many columns, the error of the value bounded at points."""
+    rng = np.random.default_rng([seed, 110])
+    task, degree = settings(rng) | {"discount": float(rng.choice(DISCOUNTS[:4]))}, int(rng.integers(7, 13))
+    columns = certirl.product(certirl.Legendre(degree + 1), certirl.Legendre(degree + 1)).on(((-1.0, 1.0),) * 2)
+    if seed % 3 == 2:
+        return certified_box_policy(rng, "columns, policies", task, columns, 5.3, prove=at_points)
+    actions = int(rng.integers(2, 4))
+    asked = columns, columns, actions, 10 * columns.size, 5.3
+    return certified_constant(rng, "columns, one action", task, *asked, prove=at_points)
+
+
+def at_points(
+    reward: Any,
+    source: Any,
+    *,
+    expert: Any,
+    columns: certirl.Basis,
+    discount: float,
+    delta: float,
+    rng: int,
+    tail: Any,
+    tube: float | None = None,
+    reward_range: Any = None,
+    samples: int = 10_000,
+    paired: bool | None = None,
+    **_: Any,
+) -> Certificate:
+    """A certificate as of `certirl.certify`, its bound on the error of the value not chosen but given: at points."""
+    origin = as_source(source)
+    given: dict[str, Any] = {} if tube is None else {"tube": tube}
+    case = Case.of(expert, [columns], n_actions=source.n_actions, discount=discount, tail=tail, **given)
+    how = {"role": "certify", "paired": paired, "design": case.design}
+    training, fresh = split(origin, columns, samples, rng, False, **how)
+    plan = {"samples": planned(origin, samples, fresh), "delta": delta}
+    fit = fit_surrogates(case, bounded(reward, source.domain, reward_range), training, pointwise=True, **plan)
+    return conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta)
+
+
 def certified_constant(
     rng: np.random.Generator,
     kind: str,
@@ -265,6 +309,7 @@ def certified_constant(
     actions: int,
     least: int,
     most: float,
+    prove: Callable[..., Any] = certirl.certify,
 ) -> dict[str, Any]:
     """One certificate of an expert of one action, whose dynamics lie in ``space``, against the truth."""
     expert = int(rng.integers(actions))
@@ -277,7 +322,7 @@ def certified_constant(
     true = atoms.truth(mixture, reward, expert, task["discount"])
     keywords = {"tail": tail, "expert": expert, "columns": columns, "progress": False, "map": 1} | task | keywords | how
     record = task | {"n": samples, "source": asked, "form": form, "made": made}
-    return attempted(kind, record, lambda: judged(certirl.certify(reward, source, **keywords), true, expert, scale))
+    return attempted(kind, record, lambda: judged(prove(reward, source, **keywords), true, expert, scale))
 
 
 class Together:
@@ -532,9 +577,21 @@ def judged_policy(
 def judge_box_policy(seed: int) -> dict[str, Any]:
     """One certificate of an expert who switches on two coordinates: at lines, or at a circle."""
     rng = np.random.default_rng([seed, 105])
-    task, actions = settings(rng), int(rng.integers(2, 4))
-    degree = int(rng.integers(2, 4))
+    task, degree = settings(rng), int(rng.integers(2, 4))
     columns = certirl.product(certirl.Legendre(degree + 1), certirl.Legendre(degree + 1)).on(((-1.0, 1.0),) * 2)
+    return certified_box_policy(rng, "policies, two coordinates", task, columns, 5.2)
+
+
+def certified_box_policy(
+    rng: np.random.Generator,
+    kind: str,
+    task: dict[str, Any],
+    columns: certirl.Basis,
+    most: float,
+    prove: Callable[..., Any] = certirl.certify,
+) -> dict[str, Any]:
+    """One certificate of an expert who switches at a line or at a circle, whose dynamics lie in the columns."""
+    degree, actions = columns.factors[0].size - 1, int(rng.integers(2, 4))
     low = float(-(10 ** rng.uniform(-2, -0.5))) if rng.random() < 0.7 else 0.0  # how far curves lie beside the switches
     slope, tube = rng.uniform(-0.3, 0.3, 2), float(rng.choice([0.05, 0.1, 0.2]))
     expert: Any
@@ -547,11 +604,11 @@ def judge_box_policy(seed: int) -> dict[str, Any]:
             return (s @ normal - place) * (1 + s @ slope)
     else:
         centre, radius = rng.uniform(-0.2, 0.2, 2), float(rng.uniform(0.35, 0.6))
-        expert, degree = atoms.Disc(centre, radius, (1, 0), actions), max(degree, 2)
+        expert = atoms.Disc(centre, radius, (1, 0), actions)
 
         def side(s: np.ndarray) -> np.ndarray:
             around = radius**2 - ((s - centre) ** 2).sum(axis=1)
-            return around * (1 + s @ slope) if degree == 3 else around
+            return around * (1 + s @ slope) if degree >= 3 else around
 
     gap = atoms.fitted(columns, lambda s: side(s) + low * (1 + 0.3 * s[:, 0]))
     curves = np.zeros((actions, columns.size))
@@ -563,18 +620,16 @@ def judge_box_policy(seed: int) -> dict[str, Any]:
     mixture, _ = atoms.planned(rng, ground, curves, columns)
     values = atoms.rewards_at(mixture, ground.value, expert, task["discount"])
     reward, keywords, form, scale = some_reward(rng, mixture, values, columns)
-    samples = some_samples(rng, 1000, 5.2)
+    samples = some_samples(rng, 1000, most)
     source, how, asked = some_source(rng, mixture, columns, samples)
     keywords = {"tail": 0, "tube": tube, "columns": columns, "expert": expert, "progress": False, "map": 1} | keywords
     true = atoms.truth(mixture, reward, expert, task["discount"])
 
     def work() -> dict[str, Any]:
-        found: Any = certirl.certify(reward, source, **task, **keywords, **how)
+        found: Any = prove(reward, source, **task, **keywords, **how)
         return judged_policy(found, true, expert, reward, task["discount"], scale)
 
-    return attempted(
-        "policies, two coordinates", task | {"n": samples, "source": asked, "form": form, "made": "planned"}, work
-    )
+    return attempted(kind, task | {"n": samples, "source": asked, "form": form, "made": "planned"}, work)
 
 
 # --- solve, refute, scenario -----------------------------------------------------------------------------------------
@@ -887,6 +942,7 @@ JUDGES: dict[str, Callable[[int], dict[str, Any]]] = {
     "sums": judge_sum,
     "policies": judge_policy,
     "box_policies": judge_box_policy,
+    "columns": judge_columns,
     "solve": judge_solve,
     "refutations": judge_refutation,
     "scenarios": judge_scenario,

@@ -164,7 +164,9 @@ FEW = {"constant": 8, "boxes": 3, "sums": 4, "policies": 4, "refutations": 6, "s
 
 
 @pytest.mark.parametrize(
-    ("part", "count"), [*FEW.items(), pytest.param("box_policies", 3, marks=pytest.mark.slow)], ids=lambda x: str(x)
+    ("part", "count"),
+    [*FEW.items(), *(pytest.param(name, 3, marks=pytest.mark.slow) for name in ("box_policies", "columns"))],
+    ids=lambda x: str(x),
 )
 def test_nothing_is_false_in_a_few_runs(part, count):
     for seed in range(1000, 1000 + count):
@@ -215,6 +217,7 @@ def no_visits(monkeypatch):
     [
         (smaller_radii, attacks.judge_constant, 0),
         (smaller_radii, attacks.judge_policy, 3),
+        (smaller_radii, attacks.judge_columns, 1009),
         (no_range_term, attacks.judge_constant, 20002),
         (no_second_order, attacks.judge_constant, 21118),
         (no_tail, attacks.judge_constant, 20026),
