@@ -24,6 +24,7 @@ from certirl.data.dependence import (
 )
 from certirl.data.source import divide
 from certirl.data.transitions import concatenate
+from certirl.proof import training
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 NEXT = [0.0, 0.5]
@@ -339,20 +340,27 @@ def test_declared_draws_and_single_steps_are_proofs_still():
         proofs(fine)["certify"]()
 
 
-def test_copies_certify_what_is_false_if_they_are_declared_to_be_draws_and_are_refused_if_not():
+def test_copies_certify_what_is_false_if_they_are_declared_to_be_draws_and_are_refused_if_not(monkeypatch):
     """Going right is worth more, and action 1 does it more often: action 0 is not optimal, by a margin of −0.003."""
-    coin, false, refused = Coin(), 0, 0
+    coin, false, refused, unfit = Coin(), 0, 0, 0
     asked = {"discount": 0.5, "expert": 0, "columns": certirl.Legendre(1), "tail": 0, "reward_range": (-1, 1)}
+
+    def answer(log):
+        try:
+            return certirl.certify(lambda s: s[:, 0], log, **asked).holds
+        except ValueError as problem:
+            return str(problem)
+
     for seed in range(20):
         rows = np.tile(np.arange(200), 100)
         copies = drawn(coin, uniform(100, seed), seed + 100)
         declared = rows_of(copies, rows, independent=True)
-        false += certirl.certify(lambda s: s[:, 0], declared, **asked).holds
-        try:
-            certirl.certify(lambda s: s[:, 0], rows_of(copies, rows), **asked)
-        except ValueError as problem:
-            refused += "19,800 of 20,000 rows repeat" in str(problem)
-    assert false >= 3 and refused == 20
+        refused += "19,800 of 20,000 rows repeat" in answer(rows_of(copies, rows))
+        unfit += "contradict the declared tail" in str(answer(declared))  # repeated noise looks like more columns
+        with monkeypatch.context() as without:
+            without.setattr(training, "check_fit", lambda *_: None)
+            false += answer(declared) is True
+    assert false >= 3 and refused == 20 and unfit >= 15
 
 
 @pytest.mark.parametrize("problem", [PROBLEM, Coin()], ids=["density", "two points"])

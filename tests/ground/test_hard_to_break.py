@@ -58,6 +58,7 @@ def test_transitions_are_read_only_and_do_not_touch_the_callers_arrays():
         ({"discount": 1.0}, "strictly between 0 and 1"),
         ({"discount": 0.0}, "strictly between 0 and 1"),
         ({"discount": 1.7}, "strictly between 0 and 1"),
+        ({"delta": 0.7, "tail": 0}, "delta must be a probability of error of at most 0.5"),
         ({"expert": 3}, "one of the actions"),
         ({"expert": -1}, "one of the actions"),
         ({"samples": 0}, "whole number of transitions per action"),

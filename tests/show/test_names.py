@@ -102,7 +102,7 @@ def test_environments_name_their_coordinates():
 
 def test_certificates_and_refutations_name_actions_also_from_a_file(tmp_path):
     log = certirl.tables.read(TABLE, domain=((-1, 1), (-1, 1)), **NAMED)
-    plane, asked = certirl.product(*[certirl.Legendre(2)] * 2), {"expert": "go", "tail": 0, "rng": 0}
+    plane, asked = certirl.product(*[certirl.Legendre(2)] * 2), {"expert": "go", "tail": 0.05, "rng": 0}
     certificate = certirl.certify(lambda states: states[:, 1], log, discount=0.5, columns=plane, **asked)
     assert "against brake" in str(certificate) and "action" not in str(certificate).splitlines()[1]
     assert str(certirl.load(certificate.save(tmp_path / "proof"))).splitlines()[:3] == str(certificate).splitlines()[:3]

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.moments import Moments
-from certirl.data.transitions import Piece
+from certirl.data.transitions import Piece, leading
 from certirl.functions.frame import frame
 from certirl.functions.reward import BoundedReward
 from certirl.ground.domain import Array
 from certirl.kernels.tensors import on_host
 from certirl.proof.bands import bands, shares_of, workings
 from certirl.proof.case import Case
+from certirl.proof.misfit import check_fit
 from certirl.proof.sums import Evidence, gather
 from certirl.proof.surrogate import Surrogate, in_family, mesh_of, pairs_of
 
@@ -85,7 +86,8 @@ def fit_surrogates(
     else:
         regressions = [_regression(sums, blank) for sums, blank in zip(gather(blanks, training), blanks, strict=True)]
     rough = [_solved(blank, *regression) for blank, regression in zip(blanks, regressions, strict=True)]
-    data = _leading(training if again is None else again, FORECAST, case.policy.n_actions)
+    data = leading(training if again is None else again, FORECAST, case.policy.n_actions)
+    check_fit(case, data)
     turned = [
         replace(guess, **_directions(guess, sums, _residual_covariance(guess, data), pointwise))
         for guess, sums in zip(rough, gather(rough, data), strict=True)
@@ -109,19 +111,6 @@ def _designs(blanks: Sequence[Surrogate], training: Iterable[Piece], samples: in
         sums.check_determine(blank.columns, kind="training")
         designs.append(sums.gram if samples is None else sums.gram * (samples / float(sums.counts.min())))
     return designs
-
-
-def _leading(stream: Iterable[Piece], most: int, n_actions: int) -> list[Piece]:
-    """The first pieces of a stream with a given number of transitions of every action, in memory."""
-    held: list[Piece] = []
-    counts: dict[int, int] = {}
-    for piece in stream:
-        if all(counts.get(action, 0) < most for action in piece.actions):
-            held.append(piece)
-            counts |= {action: counts.get(action, 0) + len(piece.states) for action in piece.actions}
-        elif len(counts) == n_actions and min(counts.values()) >= most:
-            break
-    return held
 
 
 def blank_surrogate(case: Case, part: Any, reward: BoundedReward) -> Surrogate:
