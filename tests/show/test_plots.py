@@ -224,3 +224,11 @@ def test_a_reward_of_actions_has_a_curve_for_each():
         np.testing.assert_array_equal(curve.y, learned.reward(curve.x, action))
     low, high = chart.low, chart.high
     assert low < min(curve.y.min() for curve in chart.curves) and high > max(curve.y.max() for curve in chart.curves)
+
+
+def test_a_picture_is_written_as_it_is_named_or_refused(tmp_path):
+    reward = certirl.Reward(certirl.Legendre(2), [0.0, 1.0])
+    with pytest.raises(ValueError, match=r"cannot write x\.xyz: its name must end in \.png, \.pdf"):
+        plots.reward(reward, path=tmp_path / "x.xyz")
+    plots.reward(reward, path=tmp_path / "noise0.5")
+    assert [file.name for file in tmp_path.iterdir()] == ["noise0.5.png"]

@@ -84,9 +84,15 @@ def target_of(path: Any, suffixes: Sequence[str] = (".npz",)) -> Path:
 
     Args:
         path: its name.
-        suffixes: of such files; the first one is added to a name that has none of them.
+        suffixes: of such files; the first one is added to a name that has none of them. Where there are several, a
+            name with another one is refused.
     """
     named = as_path(path)
+    other = named.suffix.lower() not in suffixes and named.suffix[1:].isalpha()
+    if other and len(suffixes) > 1:
+        raise ValueError(
+            f"cannot write {named.name}: its name must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}"
+        )
     try:
         if named.is_dir() or named.name in ("", ".."):
             raise IsADirectoryError(
