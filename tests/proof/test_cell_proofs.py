@@ -1,6 +1,8 @@
 """Deterministic simulators: what is proved of a cell is true at every state of it."""
 
+import re
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -128,11 +130,38 @@ def test_no_cell_is_proved_falsely_even_of_barely_wrong_experts(kind, form):
 
 
 def test_lipschitz_constants_that_are_too_small_are_contradicted():
-    toy = Toy("ring")
-    with pytest.raises(ValueError, match="Lipschitz constants are contradicted: action 0 leads from"):
-        certirl.certify_deterministic(
-            toy, 0, reward=reward_of(toy, 0), discount=DISCOUNT, lipschitz=0.5 * np.array(toy.lipschitz)
-        )
+    toy, asked = Toy("ring"), {"discount": DISCOUNT, "refine": 4}
+    half, enough = 0.5 * np.array(toy.lipschitz), np.array(toy.lipschitz)
+    shown = r"L\[0\]\[0\] must be at least 1, not 0.5, L\[0\]\[1\] must be at least 0.1, not 0.05, L\[1\]\[0\] must "
+    with pytest.raises(ValueError, match=f"Lipschitz constants are contradicted: {shown}be at least 0.62"):
+        certirl.certify_deterministic(toy, 0, reward=reward_of(toy, 0), lipschitz=half, **asked)
+    one = np.stack([enough, np.where([[False, False], [False, True]], half, enough)])
+    with pytest.raises(ValueError, match=r"contradicted: L\[1\]\[1\]\[1\] must be at least 0.8, not 0.4; declare"):
+        certirl.certify_deterministic(toy, 0, reward=reward_of(toy, 0), lipschitz=one, **asked)
+
+
+def test_a_number_bounds_the_slope_of_one_coordinate():
+    asked = {"value": lambda states: states[:, 0], "discount": 0.5, "points": 11}
+    several = [certirl.certify_deterministic(Shrinking(""), lipschitz=L, **asked) for L in (0.5, [0.5], [[0.5]])]
+    assert all((proof.margins == several[0].margins).all() for proof in several) and several[0].decided == 1
+
+
+@pytest.mark.parametrize("width", [0.5, 20.0])
+def test_shares_of_cells_add_up_and_nothing_proved_is_not_certified(width):
+    toy = Toy("goal")
+    proof = certirl.certify_deterministic(
+        toy,
+        value=lambda s: -(s[:, 1] ** 2) - s[:, 0] ** 2,
+        discount=0.9,
+        points=25,
+        lipschitz=width * np.ones((2, 2)) + toy.lipschitz,
+    )
+    shares = [float(text) for text in re.findall(r"([\d.]+)% (?:of the cells:|beside|elsewhere)", str(proof))]
+    decided = float(proof.share_in_words.rstrip("%"))
+    assert sum(shares[1:]) == pytest.approx(shares[0]) and decided + shares[0] == pytest.approx(100)
+    assert str(proof).startswith(
+        "Certified in part, δ = 0" if width < 1 else "Not certified: the policy's action is not"
+    )
 
 
 class Shrinking:
@@ -159,7 +188,7 @@ class Shrinking:
 @pytest.mark.parametrize(
     ("wrong", "boxes", "message"),
     [
-        ("noise", (), "not a function of state and action"),
+        ("noise", (), r"not a function of state .* differs by 1?.\S*e-0\S*; with noise, pass a tail to certirl.solve"),
         ("memory", (), "not a function of state and action|Lipschitz constants are contradicted"),
         ("batch", (), "not a function of state and action|Lipschitz constants are contradicted"),
         ("terminal inside", (((0.5, 1.0),),), "is in one of them and not terminal"),
@@ -179,11 +208,15 @@ def test_simulators_that_are_not_what_they_declare_are_refused(wrong, boxes, mes
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lipschitz": [[np.inf]]}, "lipschitz must be numbers from 0"),
+        ({"value": None}, r"pass value=certirl.solve\(simulator, expert=expert, discount=0.9\), say"),
+        ({"value": None, "expert": None}, "pass value=plan, say, with plan = certirl.planning.plan"),
+        ({"discount": None}, "pass discount, say discount=0.9"),
+        ({"value": SimpleNamespace(value=None, reason="no V explains it")}, "without a value: no V explains it"),
+        ({"lipschitz": [[np.inf]]}, "lipschitz must be a number from 0"),
         ({"lipschitz": [[1e200]]}, "to 1e\\+12"),
         ({"value": lambda states: 1e-300 * states[:, 0]}, "multiply both by a positive constant"),
         ({"value": lambda states: 0 * states[:, 0]}, "the value is the same at every state"),
-        ({"points": None}, "pass points="),
+        ({"points": None}, "pass points=41, say, along each coordinate"),
         ({"points": 10**9}, "at most 4,000,000 cells"),
         ({"reward": lambda states: states[:, 0]}, "the reward must be a certirl.Reward on certirl.Cells"),
         (

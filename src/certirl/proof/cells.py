@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from certirl.data.policy import Policy, as_policy, steady_support
 from certirl.data.simulator import as_generator, ask, check_simulator, periodic_of, terminal_of
+from certirl.data.transitions import as_names
 from certirl.fit.bellman import check_problem
+from certirl.fit.witness import place_of
 from certirl.functions.cells import Cells
 from certirl.functions.reward import Reward, values_alone
 from certirl.ground import archive
@@ -147,7 +149,7 @@ class CellCertificate(Record):
         terminal: the boxes of terminal states ``[b, d, 2]``.
         dynamics: what the next states are known by: a built-in simulator, or `Answers`.
         assumptions: what is not proved but declared.
-        coordinate_names: of the simulator; empty if there are none.
+        coordinate_names, action_names: of the simulator; empty if there are none.
         simulator: f_a; a file keeps it if it is built in.
 
     Example:
@@ -172,6 +174,7 @@ class CellCertificate(Record):
     dynamics: Any
     assumptions: tuple[str, ...] = ()
     coordinate_names: tuple[str, ...] = ()
+    action_names: tuple[str, ...] = ()
     simulator: Any = field(default=None, metadata=archive.UNSAVED)
 
     def as_read(self, file: str) -> CellCertificate:
@@ -232,7 +235,8 @@ class CellCertificate(Record):
 
         :meta private:
         """
-        return "all" if self.decided == 1 else f"{np.floor(self.decided * 1000) / 1000:.1%}"
+        proved, size = int(self.proved[self.live].sum()), int(self.live.sum())
+        return "all" if proved == size else f"{1000 * proved // size / 1000:.1%}"
 
     @property
     def word(self) -> str:
@@ -296,34 +300,42 @@ class CellCertificate(Record):
         return report.write(self, path)
 
     def lines(self) -> list[tuple[str, str]]:
-        """The margin, the tube, the regret, the cells and the assumptions, each in a line with its name.
+        """The margin, undecided cells, the regret, the cells and the assumptions, each in a line with its name.
 
         :meta private:
         """
-        live, beside, proved = self.live, self.beside, self.proved
+        live, proved = self.live, self.proved
         counts, size, lines = " × ".join(map(str, self.grid.shape)), int(live.sum()), []
         if proved.any():
             tenth, median = np.quantile(self.margins[proved], [0.1, 0.5])
             least = f"{rounded_down(tenth):.3g} or more in 90% of them"
             lines.append(("margin", f"positive in these cells: {least}, median {median:.3g}"))
-        switching, undecided = (
-            percent_up(float(which.sum() / size), 1) for which in (beside, live & ~beside & ~proved)
-        )
-        tube = f"{switching} of the cells are beside a switch of the policy, {undecided} are undecided elsewhere"
         mean = f"mean of the bounds {self.regrets[live].mean() / self.span:.2%}"
         regret = f"at most {percent_up(self.regret)} of the span of the value at every state, {mean}"
         form = "V̂ − γ max_a V̂∘f_a" if self.paid is None else "R"
         cells = f"{counts}, {size:,} of them with states that are not terminal; γ = {self.discount:g}"
-        lines += [("tube", tube), ("regret", regret), ("cells", cells)]
+        lines += [("undecided", self._undecided()), ("regret", regret), ("cells", cells)]
         reward = f"{form}, {self.value.basis}, on {describe(self.grid.domain)}"
         return [("reward", reward), *lines, *(("assumed", sentence) for sentence in self.assumptions)]
 
+    def _undecided(self) -> str:
+        """The share of cells that are not proved, in parts that add up to what the headline leaves."""
+        undecided, size = self.live & ~self.proved, int(self.live.sum())
+        if not undecided.any():
+            return "no cell"
+        # In thousandths, rounded up.
+        total, elsewhere = (-(-1000 * int(which.sum()) // size) for which in (undecided, undecided & ~self.beside))
+        beside = f"{(total - elsewhere) / 1000:.1%} beside a switch of the policy"
+        return f"{total / 1000:.1%} of the cells: {beside}, {elsewhere / 1000:.1%} elsewhere"
+
     def _headline(self) -> str:
+        if not self.proved.any():
+            return "Not certified: the policy's action is not proved to be the only optimal one in any of the cells"
         share = self.share_in_words
         return f"{self.word.capitalize()}, δ = 0: the policy's action is the only optimal one in {share} of the cells"
 
     def __str__(self) -> str:
-        return "\n".join([self._headline(), *(f"  {name:<8} {line}" for name, line in self.lines())])
+        return "\n".join([self._headline(), *(f"  {name:<9} {line}" for name, line in self.lines())])
 
 
 def certify_deterministic(
@@ -345,15 +357,17 @@ def certify_deterministic(
             ``terminal_boxes``, and the grid must have lines at their faces.
         expert: the policy; it takes at all states of a cell the action that it takes in the middle. Left out, or the
             plan that ``value`` is, the policy that is greedy for V̂ in the middle; of equal actions it takes the one
-            with the best bound in the cell.
+            with the best bound in the cell. An expert alone does not say what it aims at: pass ``value`` or ``reward``,
+            too, say ``value=certirl.solve(simulator, expert=expert, discount=0.9)``.
         value: V̂: a `planning.Plan`, or a function of states: a `Solution`, whose value is meant, a `Reward` that stands
             for V̂, or any other. It is made multilinear on a grid, and 0 at terminal states. Left out, ``expert`` if it
             is a plan, else computed from ``reward`` on its grid.
         reward: R on `Cells`, on the grid of V̂. Left out, the reward ``R = V̂ − γ max_a V̂∘f_a``, whose value is V̂.
         discount: γ; known from a plan or a solution.
-        lipschitz: ``L[a, i, j]`` (or ``L[i, j]`` for all actions) with ``|f_a(s)_i − f_a(m)_i| ≤ Σ_j L[a, i, j]
-            |s_j − m_j|`` for the states s of a cell with the middle m, in wrapped distance along periodic coordinates.
-            Left out, the derivatives that are built in for MountainCar and Pendulum.
+        lipschitz: ``L[a, i, j]``, or ``L[i, j]`` for all actions, or in one coordinate a number, with
+            ``|f_a(s)_i − f_a(m)_i| ≤ Σ_j L[a, i, j] |s_j − m_j|`` for the states s of a cell with the middle m, in
+            wrapped distance along periodic coordinates. Left out, the derivatives that are built in for MountainCar and
+            Pendulum.
         points: of the grid of V̂ along each coordinate; left out, those of a plan, or of a function on `Cells`.
         refine: cells of the proof along each side of a cell of the grid.
         rng: draws the states at which the declared constants are compared with the simulator.
@@ -367,15 +381,14 @@ def certify_deterministic(
     """
     check_simulator(simulator)
     if not getattr(simulator, "deterministic", True):
-        raise ValueError(f"{simulator!r} is random: certify it with certirl.solve and a tail")
+        raise ValueError(f"{simulator!r} is random: {_with_noise()}")
     domain, periodic = as_domain(simulator.domain), periodic_of(simulator)
     if len(domain) > MOST_COORDINATES:
         raise ValueError(f"cells serve one or two coordinates, these states have {len(domain)}")
     guess = value if value is not None or not hasattr(expert, "values") else expert
     greedy = reward is None and (expert is None or expert is guess)
     discount = getattr(guess, "discount", None) if discount is None else discount
-    if discount is None or (expert is None and guess is None):
-        raise ValueError("pass expert or value, and discount, say discount=0.9")
+    _check_given(expert, guess, reward, discount)
     discount = check_problem(discount, 0, simulator.n_actions)
     coarse, coefficients = _on_grid(reward if guess is None else guess, points, domain, periodic)
     basis = getattr(reward, "basis", None)
@@ -403,7 +416,7 @@ def certify_deterministic(
     _check_size(table, paid)
     if _places(grid) * 2.0**-45 > INFLATION:
         raise ValueError(
-            f"double precision is too coarse for cells with sides {grid.sides.tolist()} on {describe(domain)}: "
+            f"double precision is too coarse for cells with sides {_numbers(grid.sides)} on {describe(domain)}: "
             "subtract a constant from the coordinates, so that they are near 0"
         )
     rounding = _rounding(grid, table, paid)
@@ -417,7 +430,7 @@ def certify_deterministic(
         probes = (rows[-1] + 1) * PROBES // len(live) - first * PROBES // len(live)
         for action in range(simulator.n_actions):
             pieces = _pieces(dynamics, centres[cells], halves, rows, action)
-            _compare(simulator, grid, cells, pieces, action, generator, probes)
+            _compare(simulator, grid, cells, pieces, action, generator, probes, dynamics)
             parts.append(_Parts.of(pieces, gradients, halves, rounding))
         chosen = _greedy(parts, gradients, halves, rounding) if greedy else actions[cells]
         blocks.append(_Block.of(parts, chosen, gradients, halves, discount, here and here.at(cells)))
@@ -458,9 +471,27 @@ def certify_deterministic(
         np.array(boxes).reshape(-1, len(domain), 2),
         dynamics,
         assumptions,
-        tuple(getattr(simulator, "coordinate_names", ())),
+        as_names(getattr(simulator, "coordinate_names", ()), len(domain), "coordinates"),
+        as_names(getattr(simulator, "action_names", ()), simulator.n_actions, "actions"),
         simulator,
     )
+
+
+def _check_given(expert: Any, guess: Any, reward: Any, discount: Any) -> None:
+    """Refuse calls that do not say which policy is proved, for which value or reward, or with which discount."""
+    if guess is None and reward is None:
+        raise ValueError(
+            "pass value=plan, say, with plan = certirl.planning.plan(simulator, …)"
+            if expert is None
+            else "an expert alone does not say what it aims at: pass value=certirl.solve(simulator, expert=expert, "
+            "discount=0.9), say, which learns a value that explains it"
+        )
+    if guess is None and expert is None:
+        raise ValueError("pass expert=…, the policy that is proved for this reward")
+    if hasattr(guess, "value") and guess.value is None:
+        raise ValueError(f"{setting('value')} is a solution without a value: {guess.reason}")
+    if discount is None:
+        raise ValueError("pass discount, say discount=0.9: the value does not say it")
 
 
 def _single(values: Array, *, down: bool = False) -> Any:
@@ -475,7 +506,7 @@ def _on_grid(value: Any, points: Any, domain: Domain, periodic: tuple[int, ...])
     if points is None:
         grid = getattr(value, "basis", None)
         if not isinstance(grid, Cells):
-            raise ValueError("pass points=(91, 71), say: the value has no grid of its own")
+            raise ValueError("pass points=41, say, along each coordinate: the value has no grid of its own")
         if grid.periodic != periodic:
             raise ValueError(f"the simulator is periodic in coordinates {periodic}, the grid in {grid.periodic}")
         numbers = value.values if hasattr(value, "values") else value.coefficients
@@ -507,8 +538,8 @@ def _one_action(policy: Policy, states: Array) -> NDArray[np.intp]:
     support = steady_support(policy, states)
     several = support.sum(axis=1) > 1
     if several.any():
-        place = ", ".join(f"{x:.6g}" for x in states[several.argmax()])
-        raise ValueError(f"proofs by cells are for experts of one action at each state, and at s = {place} it mixes")
+        place = place_of(states[several.argmax()])
+        raise ValueError(f"proofs by cells are for experts of one action at each state, and at {place} it mixes")
     return np.asarray(support.argmax(axis=1))
 
 
@@ -530,8 +561,8 @@ def _terminal_boxes(simulator: Any, grid: Cells) -> tuple[Array, ...]:
         inner = (lines > 0) & (lines < np.array(grid.shape)[:, None])
         if (np.abs(lines - np.round(lines))[inner] > INFLATION).any():
             raise ValueError(
-                f"the terminal box {box.tolist()} must end on lines of the grid of the value, whose cells have sides "
-                f"{grid.sides.tolist()}: choose other points"
+                f"the terminal box {describe(as_domain(box))} must end on lines of the grid of the value, whose cells "
+                f"have sides {_numbers(grid.sides)}: choose other {setting('points')}"
             )
     return boxes
 
@@ -567,13 +598,14 @@ def _dynamics(simulator: Any, centres: Array, halves: Array, lipschitz: Any) -> 
             raise ValueError(f"{write}: none are built in for this simulator")
         return simulator
     bounds, size = as_reals(lipschitz, "lipschitz").astype(float), len(halves)
-    if (
-        bounds.shape not in {(size, size), (simulator.n_actions, size, size)}
-        or not ((bounds >= 0) & (bounds <= STEEPEST)).all()
-    ):
+    shapes = [(size, size), (simulator.n_actions, size, size)]
+    if bounds.ndim < 2:  # a number, or all numbers row by row
+        bounds = next((bounds.reshape(shape) for shape in shapes if bounds.size == prod(shape)), bounds)
+    if bounds.shape not in shapes or not ((bounds >= 0) & (bounds <= STEEPEST)).all():
+        each = "a number" if size == 1 else f"{size} × {size} numbers"
         raise ValueError(
-            f"{setting('lipschitz')} must be numbers from 0 to {STEEPEST:g} of shape [{size}, {size}] or "
-            f"[{simulator.n_actions}, {size}, {size}], got {shown(bounds.tolist())}"
+            f"{setting('lipschitz')} must be {each} from 0 to {STEEPEST:g}, or {each} for each of "
+            f"{simulator.n_actions} actions, got {shown(np.asarray(lipschitz).tolist())}"
         )
     after = np.stack([_next(simulator, centres, action) for action in range(simulator.n_actions)])
     return Answers(after, np.broadcast_to(bounds, (simulator.n_actions, size, size)).copy())
@@ -1060,7 +1092,7 @@ def _compare_terminal(simulator: Any, grid: Cells, cells: NDArray[np.intp], gene
         wrong = ~np.asarray(terminal(states))
         if wrong.any():
             raise ValueError(
-                f"terminal_boxes are contradicted: {states[int(wrong.argmax())].tolist()} is in one of them and not "
+                f"terminal_boxes are contradicted: {place_of(states[int(wrong.argmax())])} is in one of them and not "
                 "terminal"
             )
 
@@ -1073,13 +1105,14 @@ def _compare(
     action: int,
     generator: Any,
     probes: int,
+    dynamics: Any,
 ) -> None:
-    """Compare next states of states drawn in live cells with the pieces, and raise if one is outside."""
+    """Compare next states of states drawn in live cells with the pieces of the dynamics; raise if one is outside."""
     terminal, ends = terminal_of(simulator), np.array(grid.domain)
     rows, apart, states = _drawn(grid, live, generator, probes)
     if terminal is not None and terminal(states).any():
         raise ValueError(
-            f"terminal_boxes are contradicted: {states[int(terminal(states).argmax())].tolist()} is outside of them "
+            f"terminal_boxes are contradicted: {place_of(states[int(terminal(states).argmax())])} is outside of them "
             "and terminal"
         )
     after, width = _next(simulator, states, action), ends[:, 1] - ends[:, 0]
@@ -1090,8 +1123,9 @@ def _compare(
     if (different > INFLATION * grid.sides).any():
         row = int((different > INFLATION * grid.sides).any(axis=1).argmax())
         raise ValueError(
-            f"the simulator is not a function of state and action: action {action} led from {states[row].tolist()} to "
-            f"{after[row].tolist()}, and to {again[row].tolist()} when asked again, in another order"
+            f"the simulator is not a function of state and action: action {action} led from {place_of(states[row])} to "
+            f"{_numbers(after[row])}, and when asked again, in another order, to a state that differs by "
+            f"{_numbers(different[row])}; {_with_noise()}"
         )
     allowed = np.zeros(probes, dtype=bool)
     for piece in pieces:
@@ -1110,7 +1144,56 @@ def _compare(
         allowed[which] |= ((after[which] >= low) & (after[which] <= high)).all(axis=1)
     if not allowed.all():
         row = int((~allowed).argmax())
+        found = f"action {action} leads from {place_of(states[row])} to {_numbers(after[row])}"
+        if not isinstance(dynamics, Answers):
+            raise ValueError(
+                f"the built-in derivatives are contradicted: {found}; declare {setting('lipschitz')} for this simulator"
+            )
+        small = _too_small(simulator, grid, states - apart, apart, dynamics.lipschitz)
         raise ValueError(
-            f"the declared Lipschitz constants are contradicted: action {action} leads from {states[row].tolist()} "
-            f"to {after[row].tolist()}, farther from the next state of the middle of its cell than they allow"
+            f"the declared Lipschitz constants are contradicted: "
+            f"{small or f'{found}, farther from the next state of the middle of its cell than they allow'}; "
+            f"declare bounds on the derivatives at all states by {setting('lipschitz')}"
         )
+
+
+def _too_small(simulator: Any, grid: Cells, middles: Array, apart: Array, bounds: Array) -> str:
+    """The declared constants ``[A, d, d]`` that states show to be too small, and how large they must be at least.
+
+    From the middle of a cell to a state one coordinate is changed after the other. If the next states are farther
+    apart than the constants allow, then by one of these changes, too.
+    """
+    least, width = np.zeros_like(bounds), np.ptp(grid.domain, axis=1)
+    for action in range(len(bounds)):
+        states = middles.copy()
+        before = _next(simulator, states, action)
+        for axis in range(grid.dimension):
+            states[:, axis] += apart[:, axis]
+            after = _next(simulator, states, action)
+            change = np.abs(after - before)
+            for other in grid.periodic:
+                change[:, other] = np.minimum(change[:, other], width[other] - change[:, other])
+            steps, before = np.abs(apart[:, axis]), after
+            far = steps > 1e-3 * grid.sides[axis]  # not rounding
+            least[action, :, axis] = (change[far] / steps[far, None]).max(axis=0, initial=0.0)
+    shared = bool((bounds == bounds[0]).all())
+    least, bounds = (least.max(axis=0)[None], bounds[:1]) if shared else (least, bounds)
+    small = np.argwhere(least > bounds * (1 + 1e-6))
+    words = []
+    for entry in small:
+        name = "L" + "".join(f"[{number}]" for number in (entry[1:] if shared else entry))
+        needed = -rounded_down(-least[tuple(entry)] * (1 - 1e-9))
+        words.append(f"{name} must be at least {needed:.3g}, not {bounds[tuple(entry)]:.3g}")
+    return ", ".join(words)
+
+
+def _with_noise() -> str:
+    return by_door(
+        "with noise, pass a tail to certirl.solve, say tail=certirl.GaussianNoise(…)",
+        "with noise, use certirl solve with --delta and --tail gaussian:STD:SLOPE, say",
+    )
+
+
+def _numbers(values: Array) -> str:
+    """Some numbers in words, "0.3" or "(0.3, 0.1)"."""
+    return place_of(values).removeprefix("s = ")
