@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from html import unescape
+from itertools import pairwise
 
 import matplotlib as mpl
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 
 import certirl
 import switching as experiment
-from certirl.ground.status import percent_up
+from certirl import plots
+from certirl.ground.status import percent_up, rounded_down
 from certirl.problems import next_values
-from certirl.show import charts
+from certirl.show import charts, svg
 from certirl.show.plots import certificate as draw
 
 mpl.use("Agg")
@@ -124,6 +126,9 @@ def test_a_solution_with_a_proof_shows_it_below():
     solution = certirl.solve(log, expert=room.expert, discount=0.7, delta=0.05, columns=certirl.Legendre(5))
     axes = solution.plot()
     assert len(axes) == 3 and solution.certificate.word in axes[2].get_title()
+    worst = solution.compared.shortfall.max()
+    better = f"another action looks better at {solution.stats.unexplained:.1%} of the states"
+    assert axes[1].get_title() == f"{better}; largest shortfall: {worst:.2g}"
     assert len(replace(solution, certificate=None).plot()) == 2
     plt.close("all")
 
@@ -157,3 +162,68 @@ def test_a_picture_of_a_proof_by_cells_hides_no_undecided_cell(tmp_path):
     assert all(sentence in page for sentence in proof.assumptions)
     proof.plot(path=tmp_path / "proof.png")
     assert (tmp_path / "proof.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(("low", "high"), [(2e-7, 0.3), (0.21, 22.0), (1.1, 1.6), (1.0, 50_000.0), (2.0, 2.0)])
+def test_a_logarithmic_colour_bar_has_numbers(low, high):
+    ticks = charts.log_ticks(low, high)
+    assert (min(2, 1 + (low < high)) <= len(ticks) <= 7) and all(low <= tick <= high for tick in ticks)
+    values = np.geomspace(low, high, 16).reshape(4, 4)
+    chart = charts.Map("", "x", "y", "v", np.arange(4.0), np.arange(4.0), values, low, high, is_log=True)
+    figure, axes = plots.panels()
+    plots.draw(chart, axes[0, 0])
+    (bar,) = (ax for ax in figure.axes if ax is not axes[0, 0])
+    assert len([label for label in bar.get_yticklabels() if label.get_text()]) == len(ticks) > 0
+    assert [label for _, label in svg._shade_ticks(chart)] == [label.get_text() for label in bar.get_yticklabels()]
+
+
+def test_the_regions_of_actions_are_named_inside_of_them(tmp_path):
+    class Named(Halving):
+        action_names, coordinate_names = ("push", "rest"), ("level", "speed")
+
+    proof = certirl.certify_deterministic(
+        Named(), value=lambda s: -((s[:, 0] - 0.4) ** 2), lipschitz=np.eye(2) / 2, discount=0.5, points=21, refine=2
+    )
+    (picture,) = charts.certificate_charts(certirl.load(proof.save(tmp_path / "proof")))
+    assert picture.x_label == "level" and {word.label for word in picture.words} == {"push", "rest"}
+    for word in picture.words:
+        assert Named.action_names[proof.actions[proof.grid.cell(np.array([[word.x, word.y]]))[0]]] == word.label
+    ax = proof.plot()
+    assert {text.get_text() for text in ax.texts} == {"push", "rest"}
+    assert all(f">{word.label}</text>" in svg.draw(picture, "p") for word in picture.words)
+    bounds = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert all(left.x1 < right.x0 for left, right in pairwise(bounds))
+
+
+def test_a_line_of_cells_shows_actions_and_what_is_not_decided():
+    class Line(Halving):
+        domain, terminal_boxes = ((0.0, 1.0),), (((0.75, 1.0),),)
+
+        def sample(self, states, action, rng):
+            return np.where(self.terminal(states)[:, None], states, 0.5 * states + 0.3 * (action == 0))
+
+    proof = certirl.certify_deterministic(
+        Line(), value=lambda s: -((s[:, 0] - 0.4) ** 2), lipschitz=0.5, discount=0.5, points=21
+    )
+    (chart,) = charts.certificate_charts(proof)
+    kinds = {"the policy takes action 0": proof.actions == 0, "the policy takes action 1": proof.actions == 1}
+    kinds |= {"not decided": proof.live & ~proof.proved, "terminal": ~proof.live}
+    middles = proof.grid.middles()[0]
+    for label, cells in kinds.items():
+        shaded = [(span.low <= middles) & (middles <= span.high) for span in chart.spans if span.label == label]
+        assert cells.any() and np.array_equal(np.any(shaded, axis=0), cells)
+
+
+def test_a_proved_margin_on_a_box_is_in_the_title_of_the_map():
+    class Coins:
+        n_actions, domain = 2, ((-1.0, 1.0),) * 2
+
+        def sample(self, states, action, rng):
+            return np.where(rng.random(states.shape) < (0.7, 0.3)[action] + 0.1 * states, 0.8, -0.8)
+
+    plane = certirl.product(certirl.Legendre(2), certirl.Legendre(2))
+    asked = {"basis": plane, "columns": plane, "delta": 0.05, "tail": 0, "rng": 0, "progress": False}
+    solution = certirl.solve(Coins(), discount=0.7, **asked)
+    assert solution.status == "certified"
+    (chart,) = charts.margin_charts(solution)
+    assert chart.title == f"certified: margin at least {rounded_down(solution.certificate.margin):.3g}"

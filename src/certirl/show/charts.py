@@ -36,6 +36,8 @@ MOST_PANELS = 12
 MOST_POINTS = 2_000  # of a curve of points
 ALONG_LINE, ALONG_MAP = 801, 160  # states along each coordinate
 ALONG_PROOF = 240  # cells along each coordinate of a map of a proof by cells
+SEVERAL = 3  # regions of an action that are named in a map
+SEEN = 0.02  # of a map: smaller regions are not named
 ALONG_CELLS = 40  # cells along each coordinate of a map of states
 
 Plane = tuple[int | str, int | str]
@@ -132,6 +134,7 @@ class Map:
         values: ``[m, n]``; NaN for an empty cell, which is drawn as empty.
         low, high: the range of colours, from what the data determine; values may exceed it.
         borders: lines ``[k, 2]``, where the action changes.
+        words: places and what is written there, such as the action that is taken around them.
         hatched: cells that are hatched ``[m, n]``; None without any.
         points: marked places, with labels in the legend.
         border_label, hatched_label, empty_label: what these mean; empty if there are none.
@@ -148,6 +151,7 @@ class Map:
     low: float
     high: float
     borders: tuple[Array, ...] = field(default=(), repr=False)
+    words: tuple[Point, ...] = ()
     hatched: NDArray[np.bool_] | None = field(default=None, repr=False)
     points: tuple[Point, ...] = ()
     border_label: str = ""
@@ -437,7 +441,7 @@ def _single_charts(
         chart = sheet.map(name, label, values, hatched=mask, hatched_label="extrapolated", is_robust=is_policy)
         if is_policy and solution is not None:
             best = np.where(mask, -1, solution.greedy(sheet.states))
-            chart = replace(chart, borders=sheet.borders(best), border_label="the best action changes")
+            chart = sheet.divided(chart, best, names, "the best action changes")
         elif solution is not None and solution.state is not None:
             chart = replace(chart, points=(sheet.point(solution.state, "least margin, as estimated"),))
         charts.append(chart)
@@ -557,6 +561,37 @@ class Sheet(NamedTuple):
                     lines.append(ends if across == 0 else ends[:, ::-1])
         return tuple(lines)
 
+    def divided(self, chart: Map, actions: NDArray[Any], names: Names, label: str) -> Map:
+        """A map with borders between cells of different actions ``[m·n]``, and the actions beside them.
+
+        Args:
+            chart: the map.
+            actions: −1 in cells without any.
+            names: of the actions.
+            label: what a border means.
+        """
+        from scipy.ndimage import distance_transform_edt
+        from scipy.ndimage import label as connected
+
+        table, words = actions.reshape(self.y.size, self.x.size), list[tuple[float, Point]]()
+        for action in np.unique(table[table >= 0]).tolist():
+            regions, _ = connected(table == action)
+            sizes = np.bincount(regions.ravel())[1:]
+            for number in np.argsort(-sizes)[:SEVERAL].tolist():
+                share = float(sizes[number]) / table.size
+                if share >= SEEN:
+                    depth = distance_transform_edt(np.pad(regions == number + 1, 1))[1:-1, 1:-1]
+                    places = np.argwhere(depth > 0.8 * depth.max())  # far from the borders, and central
+                    middle = np.argwhere(depth > 0).mean(axis=0)
+                    row, column = places[((places - middle) ** 2).sum(axis=1).argmin()]
+                    words.append((share, Point(float(self.x[column]), float(self.y[row]), names.action(action))))
+        return replace(
+            chart,
+            borders=self.borders(actions),
+            border_label=label,
+            words=tuple(point for _, point in sorted(words, reverse=True)),
+        )
+
     def point(self, state: Array, label: str) -> Point:
         """A state in the plane."""
         return Point(float(state[self.plane[0]]), float(state[self.plane[1]]), label)
@@ -614,6 +649,9 @@ def _margin_map(solution: Solution, problem: Problem | None, plane: Plane) -> Ma
     else:
         margins = _true_margins(solution, problem, sheet.states)
         chart = sheet.map("", "smallest advantage, true", margins.min(axis=0))
+    proof = solution.certificate
+    if proof is not None and proof.holds:
+        chart = replace(chart, title="\n".join(text for text in (_proved_title(proof), chart.title) if text))
     if solution.state is None:
         return chart
     return replace(chart, points=(sheet.point(solution.state, "least margin, as estimated"),))
@@ -649,7 +687,7 @@ def _shortfall_line(solution: Solution) -> Chart:
     s, target, short = compared.states[order, 0], compared.target[order], compared.shortfall[order]
     (low, high), gap = solution.domain[0], np.array([np.nan])
     return Chart(
-        _falling_short(compared.shortfall),
+        _falling_short(solution),
         Names.of(solution).coordinate(0, 1),
         "in units of the margin",
         (
@@ -661,8 +699,10 @@ def _shortfall_line(solution: Solution) -> Chart:
     )
 
 
-def _falling_short(short: Array) -> str:
-    return f"{float((short > 1e-9).mean()):.1%} of states fall short of the margin asked for"
+def _falling_short(solution: Solution) -> str:
+    largest = float(solution.compared.shortfall.max(initial=0.0))
+    better = f"another action looks better at {solution.stats.unexplained:.1%} of the states"
+    return f"{better}; largest shortfall: {largest:.2g}"
 
 
 def _shortfall_map(solution: Solution, plane: Plane) -> Map:
@@ -676,7 +716,7 @@ def _shortfall_map(solution: Solution, plane: Plane) -> Map:
     counts = np.bincount(place, minlength=ALONG_CELLS**2)
     total = np.bincount(place, weights=compared.shortfall, minlength=ALONG_CELLS**2)
     means = np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
-    title, label = _falling_short(compared.shortfall), "mean shortfall, in units of the margin"
+    title, label = _falling_short(solution), "mean shortfall, in units of the margin"
     chart = sheet._replace(held="").map(title, label, means)
     return replace(chart, low=0.0, high=max(chart.high, 1e-9), empty_label="no states compared")
 
@@ -748,12 +788,8 @@ def _proved_map(proof: Certificate, plane: Plane, names: Names) -> Map:
     chart = sheet.map(_proved_title(proof), "advantage D(s), at least", proved)
     if tube is None:
         return replace(chart, empty_label="" if np.isfinite(proved).all() else "not decided")
-    return replace(
-        chart,
-        borders=sheet.borders(tube.grid.taken_at(sheet.states).argmax(axis=0)),
-        border_label="the expert switches",
-        empty_label=f"not decided, {tube.share:.1%} of the states",
-    )
+    chart = sheet.divided(chart, tube.grid.taken_at(sheet.states).argmax(axis=0), names, "the expert switches")
+    return replace(chart, empty_label=f"not decided, {tube.share:.1%} of the states")
 
 
 def _cell_picture(proof: CellCertificate, names: Names) -> Chart | Map:
@@ -762,7 +798,10 @@ def _cell_picture(proof: CellCertificate, names: Names) -> Chart | Map:
     Where there are more than `ALONG_PROOF` cells along a coordinate, several are drawn as one, which is undecided if
     one of them is.
     """
-    title, label = f"proved in {proof.share_in_words} of the cells, δ = 0", "margin of the policy's action, at least"
+    title, label = (
+        f"{proof.word}: {proof.share_in_words} of the cells, δ = 0",
+        "margin of the policy's action, at least",
+    )
     numbers = (np.where(proof.live, proof.margins, np.inf), proof.live, proof.actions)
     tables: list[NDArray[Any]] = [values.reshape(proof.grid.shape) for values in numbers]
     axes = []
@@ -780,28 +819,34 @@ def _cell_picture(proof: CellCertificate, names: Names) -> Chart | Map:
     least = np.where(live & (least > 0), least, np.nan)
     if proof.grid.dimension == 1:
         borders = np.linspace(*proof.grid.domain[0], len(least) + 1)
-        curve = Curve("proved", borders, least, style="steps")
-        return Chart(title, names.coordinate(0, 1), label, (curve,), high=float(np.nanmax([0.0, *least])) or 1.0)
-    low, high = (float(np.nanmin(least)), float(np.nanmax(least))) if np.isfinite(least).any() else (1.0, 10.0)
+        groups = [(live & (actions == a), f"the policy takes {names.action(a)}", a) for a in np.unique(actions[live])]
+        groups += [(live & np.isnan(least), "not decided", None), (~live, "terminal", None)]
+        spans = [
+            Span(float(borders[start]), float(borders[stop]), words, None if colour is None else int(colour))
+            for mask, words, colour in groups
+            for start, stop in _runs(mask)
+        ]
+        curve, high = Curve("proved", borders, least, style="steps"), float(np.nanmax([0.0, *least])) or 1.0
+        return Chart(title, names.coordinate(0, 1), "margin, at least", (curve,), tuple(spans), high=high)
+    decided = least[np.isfinite(least)]
+    low, high = (float(np.quantile(decided, 0.02)), float(decided.max())) if decided.size else (1.0, 10.0)
     labels = (names.coordinate(0, 2), names.coordinate(1, 2))
     sheet = Sheet((0, 1), axes[0], axes[1], np.zeros((0, 2)), labels, "")
-    return Map(
+    chart = Map(
         title,
-        labels[0],
-        labels[1],
+        *labels,
         label,
         axes[0],
         axes[1],
         least.T,
         low,
         high,
-        borders=sheet.borders(np.where(live, actions, -1).T),
-        border_label="the policy switches",
         hatched=None if live.all() else ~live.T,
         hatched_label="" if live.all() else "terminal",
         empty_label="not decided",
         is_log=True,
     )
+    return sheet.divided(chart, np.where(live, actions, -1).T, names, "the policy switches")
 
 
 def _proved_sums(proof: Certificate, names: Names) -> tuple[Bars, ...]:
@@ -882,6 +927,17 @@ def _spans(s: Array, mask: NDArray[np.bool_], label: str, colour: int | None = N
     """The intervals of a line where a mask ``[n]`` is true, up to the middle between its states."""
     cuts = np.concatenate([s[:1], (s[1:] + s[:-1]) / 2, s[-1:]])
     return tuple(Span(float(cuts[start]), float(cuts[stop]), label, colour) for start, stop in _runs(mask))
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two positive ones, at most 7, for a logarithmic scale; the ends if there are none."""
+    powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.floor(np.log10(high)) + 1)
+    for steps in ((1,), (1, 2, 5), range(1, 10)):
+        every = np.multiply.outer(powers, steps).ravel()
+        ticks = every[(every >= low) & (every <= high)].tolist()
+        if len(ticks) > 2:
+            return ticks[:: -(-len(ticks) // 7)]
+    return sorted({low, high})
 
 
 def _range(arrays: Iterable[Array]) -> tuple[float, float]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from certirl.ground.archive import replacing, target_of
 from certirl.ground.status import rounded_down
-from certirl.show import charts
+from certirl.show import charts, svg
 from certirl.show.charts import COLOURS, FIRST, Bars, Chart, Map, Picture, Plane
 
 if TYPE_CHECKING:
@@ -468,9 +468,11 @@ def _map(chart: Map, ax: Any) -> list[Any]:
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LogNorm, Normalize
     from matplotlib.patches import Patch
+    from matplotlib.patheffects import withStroke
 
     handles: list[Any] = []
     ax.set_facecolor(EMPTY)
+    ax.locator_params(axis="x", nbins=5)
     norm = (LogNorm if chart.is_log else Normalize)(chart.low, chart.high)
     # Cividis reads the same with every kind of colour vision, and in grey.
     values = np.ma.masked_invalid(chart.values)
@@ -481,9 +483,8 @@ def _map(chart: Map, ax: Any) -> list[Any]:
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max"}.get((below, above), "both")
     bar = ax.figure.colorbar(image, ax=ax, label=chart.value_label, extend=extend)
     if chart.is_log:
-        powers = 10.0 ** np.arange(np.ceil(np.log10(chart.high)) + 1)
-        ticks = [tick for tick in np.multiply.outer(powers, [1, 2, 5]).ravel() if chart.low <= tick <= chart.high]
-        bar.set_ticks(ticks, labels=[f"{tick:,.0f}" for tick in ticks], minor=False)
+        ticks = charts.log_ticks(chart.low, chart.high)
+        bar.set_ticks(ticks, labels=[svg.number(tick, 3) for tick in ticks], minor=False)
         bar.minorticks_off()
     if chart.hatched is not None:
         look = {"levels": [0.5, 1.5], "colors": [(1, 1, 1, 0.5)], "hatches": ["////"]}
@@ -499,6 +500,9 @@ def _map(chart: Map, ax: Any) -> list[Any]:
         handles.append(lines)
     if chart.empty_label and values.mask.any():
         handles.append(Patch(facecolor=EMPTY, edgecolor="0.7", label=chart.empty_label))
+    for word in chart.words:
+        halo = [withStroke(linewidth=2.5, foreground="white")]
+        ax.text(*word, fontsize="small", color="black", ha="center", va="center", clip_on=True, path_effects=halo)
     for point in chart.points:
         look = {"markersize": 11, "markeredgecolor": "white", "markeredgewidth": 1.5, "clip_on": False, "zorder": 3}
         handles += ax.plot(point.x, point.y, "X", color=COLOURS[1], label=point.label, linestyle="none", **look)

@@ -18,7 +18,7 @@ import numpy as np
 
 from certirl.ground.domain import Array
 from certirl.ground.status import rounded_down
-from certirl.show.charts import COLOURS, Bars, Chart, Curve, Map, Picture, Point, Span
+from certirl.show.charts import COLOURS, Bars, Chart, Curve, Map, Picture, Point, Span, log_ticks
 
 _WIDTH = 560  # of a picture, in its own units
 _HEIGHTS = {Chart: 300, Map: 400}
@@ -38,6 +38,8 @@ _SHADES = (
 )  # fmt: skip
 
 _DOTTED = 'stroke-width="1.8" stroke-dasharray="1 5" stroke-linecap="round"'
+_BORDER = ('stroke="white" stroke-width="3.2"', 'stroke="black" stroke-width="1.4"')
+_HALO = 'fill="black" stroke="white" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
 _MARK = f'fill="{COLOURS[1]}" stroke="white" stroke-width="2"'
 
 
@@ -313,9 +315,7 @@ def _shares(chart: Map, values: Array) -> Array:
 
 def _shade_ticks(chart: Map) -> list[tuple[float, str]]:
     if chart.is_log:
-        return [
-            (10.0**power, number(10.0**power)) for power in range(ceil(log10(chart.low)), 1 + floor(log10(chart.high)))
-        ]
+        return [(tick, number(tick, 3)) for tick in log_ticks(chart.low, chart.high)]
     return _ticks(chart.low, chart.high) if chart.low < chart.high else [(chart.low, number(chart.low, 3))]
 
 
@@ -347,11 +347,13 @@ def _map(chart: Map, frame: _Frame, name: str) -> str:
     if chart.hatched is not None:
         body.append(_hatching(chart, frame, name))
     lines = "".join(_line(frame.across(line[:, 0]), frame.down(line[:, 1])) for line in chart.borders)
-    for look in ('stroke="black" stroke-width="3" opacity=".45"', 'stroke="white" stroke-width="1.6"'):
-        body += [f'<path d="{lines}" fill="none" {look}/>'] if lines else []
+    body += [f'<path d="{lines}" fill="none" {look}/>' for look in _BORDER] if lines else []
     most = max(_LINE_OF_TEXT - 2 - len(chart.value_label), 12)  # both stand above the map
     body.append(_axes(frame, chart.x_label, chart.y_label, lines=False, most=most))
     body.append(_shade_bar(chart, frame))
+    for x, y, label in chart.words:
+        place = f'x="{frame.across(x):.1f}" y="{frame.down(y) + 4.5:.1f}" text-anchor="middle"'
+        body.append(f"<text {place} {_HALO}>{escape(label)}</text>")
     return "".join(body) + _marks(frame, chart.points, beside=False)
 
 
@@ -418,7 +420,7 @@ def legend(picture: Picture) -> list[tuple[str, str]]:
     if isinstance(picture, Bars):
         return []
     if isinstance(picture, Map):
-        items = [('<path d="M0 8H24" stroke="currentColor" stroke-width="2"/>', picture.border_label)]
+        items = [("".join(f'<path d="M0 8H24" {look}/>' for look in _BORDER), picture.border_label)]
         lines = "".join(f'<path d="M{x} 16L{x + 16} 0" stroke="currentColor"/>' for x in (-8, -2, 4, 10, 16))
         items += [
             (lines, picture.hatched_label),
