@@ -244,6 +244,8 @@ class Tray:
         return -abs(states[:, 0] - 6)
 class Bare:
     n_actions, domain, sample = 2, Tray.domain, Tray.sample
+def keep(states):
+    return (states[:, 0] < 5) * 1
 """
 
 
@@ -266,15 +268,40 @@ def test_a_simulator_with_declared_slopes_is_proved_by_cells_checked_shown_and_r
     assert ">certified in part</span>" in expected._repr_html_()
     for more, sentence in {
         "": "write --lipschitz L …, bounds on slopes: none are built in",
-        "--lipschitz 1 2 3": "--lipschitz takes 1 number, or 1 number for each of 2 actions, got 3",
-        "--lipschitz -1": "--lipschitz must be numbers from 0 to 1e+12",
-        "--lipschitz 0.5": "the declared Lipschitz constants are contradicted",
+        "--lipschitz 1 2 3": "--lipschitz must be a number from 0 to 1e+12, or a number for each of 2 actions, got [1",
+        "--lipschitz -1": "--lipschitz must be a number from 0 to 1e+12",
+        "--lipschitz 0.5": "contradicted: L[0][0] must be at least 0.9, not 0.5; declare bounds on the derivatives",
+        "--lipschitz 1 --expert tray.py": "tray.py is a Python file: write tray.py:NAME",
+        "--lipschitz 1 --expert left": "--expert must be an action, a whole number, or a function, FILE.py:NAME, got",
+        "--lipschitz 1 --value proof.npz -o new.npz": "--value must be a file of a solution, and proof.npz",
+        "--lipschitz 1 --value proof.npz --learned -o new.npz": "leave --learned out",
         "--lipschitz 1 --actions 3": "--actions is for environments, and tray.py:Tray has its own: leave it out",
     }.items():
         assert main([*words, *more.split()]) == 2
         assert sentence in capsys.readouterr().err
     assert main(["cells", "tray.py:Bare", *words[2:], "--lipschitz", "0.9"]) == 2
     assert "Bare has no reward of its own: give it a method reward(states, action, next_s" in capsys.readouterr().err
+    assert main(["cells", "tray.py:Tray", "--discount", "0.9", "--lipschitz", "0.9"]) == 2
+    assert "write --points 41, say" in capsys.readouterr().err
+
+
+def test_an_expert_of_your_own_is_proved_by_cells_for_a_learned_or_a_saved_value(folder, capsys):
+    (folder / "tray.py").write_text(TRAY)
+    words = ["cells", "tray.py:Bare", "--discount", "0.9", "--points", "41", "--lipschitz", "0.9"]
+    found = document(capsys, [*words, "--expert", "tray.py:keep"], 0)
+    scope = {}
+    exec(TRAY, scope)
+    solution = certirl.solve(scope["Bare"](), expert=scope["keep"], discount=0.9, rng=0, progress=False)
+    solution.save("learned.npz")
+    asked = {"points": 41, "lipschitz": 0.9, "refine": 4}
+    expected = certirl.certify_deterministic(scope["Bare"](), scope["keep"], value=solution, **asked)
+    assert found["decided"] == expected.decided > 0.9
+    again = document(capsys, [*words, "--expert", "tray.py:keep", "--value", "learned.npz"], 0)
+    assert again["decided"] == expected.decided
+    greedy = certirl.certify_deterministic(scope["Bare"](), value=solution, **asked)
+    assert document(capsys, [*words, "--value", "learned.npz"], 0)["decided"] == greedy.decided
+    assert main([*words[:-1], "1000", "--refine", "1", "--expert", "1", "--value", "learned.npz"]) == 3
+    assert "Result: proof.npz (replaced)" in capsys.readouterr().out
 
 
 def test_a_tail_that_cannot_work_is_refused_before_anything_is_read(folder, capsys, monkeypatch):

@@ -222,8 +222,16 @@ def is_file(word: str) -> bool:
     return not _OBJECT.fullmatch(word) or Path(word).exists()
 
 
+def check_named(word: str) -> None:
+    """Refuse a Python file without the name of an object in it."""
+    if word.endswith(".py"):
+        raise ValueError(f"{word} is a Python file: write {word}:NAME, with the name of the object in it")
+
+
 def object_of(words: Sequence[str]) -> str:
     """The word that names a simulator; empty for files."""
+    for word in words:
+        check_named(word)
     names = [word for word in words if not is_file(word)]
     if names and len(words) > 1:
         raise ValueError(f"{names[0]} is a simulator: name it alone, without {next(w for w in words if w != names[0])}")
@@ -243,6 +251,12 @@ def simulator_at(word: str) -> Any:
             raise ValueError(f"{word} is no simulator, which has n_actions, domain and sample(states, action, rng)")
         simulator = simulator()
     return simulator
+
+
+def policy_at(word: str) -> Any:
+    """The function of states FILE.py:NAME or MODULE:NAME; a class is called to make it."""
+    function = imported(word)
+    return function() if isinstance(function, type) else function
 
 
 def imported(word: str) -> Any:
@@ -333,9 +347,9 @@ def expert_of(options: argparse.Namespace) -> Expert:
         if object_of(options.data):
             raise ValueError(f"--expert {OBSERVED} is for logs: name an action, a file of demonstrations or a function")
         return Expert(None)
+    check_named(word)
     if word and not is_file(word):
-        function = imported(word)
-        return Expert(None, None, function() if isinstance(function, type) else function)
+        return Expert(None, None, policy_at(word))
     if not word or not Path(word).exists():
         raise ValueError(
             f"--expert must be an action (a whole number, or a name with --actions left,right), the word {OBSERVED}, "

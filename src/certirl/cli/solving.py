@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from certirl.cli import inputs
 from certirl.cli import options as shared
@@ -17,9 +14,9 @@ from certirl.data.simulator import check_simulator
 from certirl.fit.recover import OBJECTIVES
 from certirl.functions.bases import Legendre
 from certirl.ground import doors
-from certirl.ground.domain import Array
 from certirl.ground.work import place
 from certirl.problems import random_polynomial
+from certirl.solver.solution import Solution, load
 from certirl.solver.solve import solve
 
 GRIDS = {"MountainCar-v0": (91, 71), "Pendulum-v1": (100, 101)}  # with lines at the faces of terminal states
@@ -96,16 +93,19 @@ def certify_file(options: argparse.Namespace) -> Answer:
 
 
 def prove_by_cells(options: argparse.Namespace) -> Answer:
-    """Prove the plan of a system without noise, or the reward that is learned from it, at every state."""
+    """Prove a policy of a system without noise at every state: its plan, an expert, or what is greedy for a value."""
     from certirl.environments.planning import plan
     from certirl.environments.simulators import simulator as simulator_of
     from certirl.proof.cells import MOST_COORDINATES, certify_deterministic
 
-    check_outputs(options)
+    check_outputs(options, [options.value] if options.value else [])
     seed = doors.as_count(options.seed, "seed", least=0)
+    inputs.check_named(options.environment)
     is_named = not inputs.is_file(options.environment)
     if is_named and options.actions is not None:
         raise ValueError(f"--actions is for environments, and {options.environment} has its own: leave it out")
+    if options.learned and options.value:
+        raise ValueError("--value is used in place of a value that is learned: leave --learned out")
     simulator: Any = inputs.simulator_at(options.environment) if is_named else None
     simulator = simulator_of(options.environment, actions=options.actions) if simulator is None else simulator
     check_simulator(simulator)
@@ -115,33 +115,46 @@ def prove_by_cells(options: argparse.Namespace) -> Answer:
             f"{' and '.join(GRIDS)}"
         )
     if options.points is None and options.environment not in GRIDS:
-        raise ValueError(f"write --points: none are usual for {options.environment}")
+        each = " ".join(["41"] * len(simulator.domain))
+        raise ValueError(f"write --points {each}, say: how many the grid of the value has along each coordinate")
     points = tuple(GRIDS[options.environment] if options.points is None else options.points)
     points = points if len(points) > 1 else points[0]
-    lipschitz = None if options.lipschitz is None else _as_lipschitz(options.lipschitz, simulator)
-    expert = plan(simulator, discount=options.discount, points=points)
-    value = solve(simulator, expert=expert, discount=options.discount, rng=seed) if options.learned else expert
-    asked = {"points": points, "refine": options.refine, "rng": seed, "lipschitz": lipschitz}
-    proof = certify_deterministic(simulator, expert, value=value, **asked)
-    deliver(proof, options, [proof], label="Proof", draw=lambda path: proof.plot(path=path))
+    expert = None if options.expert is None else _expert_by_cells(options.expert)
+    if options.value:
+        value: Any = _value_in(options.value)
+    else:
+        expert = plan(simulator, discount=options.discount, points=points) if expert is None else expert
+        learned = options.learned or options.expert is not None
+        value = solve(simulator, expert=expert, discount=options.discount, rng=seed) if learned else expert
+    asked = {name: getattr(options, name) for name in ("discount", "refine", "lipschitz")}
+    proof = certify_deterministic(simulator, expert, value=value, points=points, rng=seed, **asked)
+    label = "Proof" if proof.proved.any() else "Result"
+    deliver(proof, options, [proof], label=label, draw=lambda path: proof.plot(path=path))
     return Answer(proof, DONE if proof.proved.any() else NOT_PROVED)
 
 
-def _as_lipschitz(numbers: Sequence[float], simulator: Any) -> Array:
-    """L row by row, once for all actions or once for each: ``[d, d]`` or ``[A, d, d]``."""
-    size, count = len(simulator.domain), simulator.n_actions
-    shapes = {size**2: (size, size), count * size**2: (count, size, size)}
-    if len(numbers) not in shapes:
-        each = "1 number" if size == 1 else f"{size**2} numbers"
-        raise ValueError(f"--lipschitz takes {each}, or {each} for each of {count} actions, got {len(numbers)}")
-    return np.array(numbers).reshape(shapes[len(numbers)])
+def _expert_by_cells(word: str) -> Any:
+    """The action or the function of states that ``--expert`` names."""
+    inputs.check_named(word)
+    if not word.strip().isdecimal() and inputs.is_file(word):
+        raise ValueError(f"--expert must be an action, a whole number, or a function, FILE.py:NAME, got {word!r}")
+    return int(word) if word.strip().isdecimal() else inputs.policy_at(word)
+
+
+def _value_in(file: str) -> Any:
+    """The solution in a file, whose value is meant."""
+    with doors.options({}):  # what is wrong in the file was no option
+        record = load(file)
+    if not isinstance(record, Solution):
+        raise ValueError(f"--value must be a file of a solution, and {file} holds {type(record).__name__}")
+    return record
 
 
 def _add_cells(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "environment", metavar="SYSTEM",
-        help="a Gymnasium environment without noise: MountainCar-v0, Pendulum-v1; or a simulator with "
-        "reward(states, action, next_states), FILE.py:NAME or MODULE:NAME, with --lipschitz",
+        help="a Gymnasium environment without noise: MountainCar-v0, Pendulum-v1; or a simulator, FILE.py:NAME or "
+        "MODULE:NAME, with --lipschitz; for a plan it needs reward(states, action, next_states)",
     )  # fmt: skip
     problem = command.add_argument_group("problem")
     problem.add_argument("--discount", type=float, metavar="GAMMA", required=True, help="γ, strictly between 0 and 1")
@@ -149,8 +162,16 @@ def _add_cells(command: argparse.ArgumentParser) -> None:
         "--actions", type=int, metavar="N", help="values of each continuous action, such as the torque of a pendulum"
     )
     problem.add_argument(
-        "--learned", action="store_true",
-        help="prove the reward that solve learns from the expert, the plan (default: that of the planned value)",
+        "--expert", metavar="WHO",
+        help="the policy that is proved: an action, or a function of states, FILE.py:NAME (default: the plan); its "
+        "value is learned by solve",
+    )  # fmt: skip
+    problem.add_argument(
+        "--learned", action="store_true", help="of a plan, too, the value is learned by solve (default: as planned)"
+    )
+    problem.add_argument(
+        "--value", metavar="SOLUTION",
+        help="a saved solution (.npz), whose value is used instead; without --expert the policy is greedy for it",
     )  # fmt: skip
     proof = command.add_argument_group("proof")
     proof.add_argument(
@@ -326,6 +347,10 @@ VERBS = (
             (
                 "certirl cells tray.py:Tray --discount 0.9 --points 41 --lipschitz 0.9",
                 "a simulator of one coordinate, whose next states differ by 0.9 |s − s'| at most",
+            ),
+            (
+                "certirl cells tray.py:Tray --discount 0.9 --points 41 --lipschitz 0.9 --expert tray.py:keep",
+                "an expert of your own, for a reward that is learned from it",
             ),
         ],
         _add_cells,
