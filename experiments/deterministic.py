@@ -13,12 +13,14 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import floor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import certirl
 import study
+from certirl.ground.status import percent_up
 
 SYSTEMS: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
     "mountain car": ("MountainCar-v0", {}, (181, 141)),
@@ -94,8 +96,8 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     }
     finest = [run for run in runs if run["refine"] == max(arguments.refine)]
     sentence = "; ".join(
-        f"{run['system']}, {run['reward']} V: {run['decided']:.1%} of {run['cells']:,} cells, regret at most "
-        f"{run['regret, of the span']:.2%} of the span"
+        f"{run['system']}, {run['reward']} V: {floor(1000 * run['decided']) / 1000:.1%} of {run['cells']:,} cells, "
+        f"regret at most {percent_up(run['regret, of the span'])} of the span"
         for run in finest
     )
     table = [{key: value for key, value in run.items() if key != "printed"} for run in runs]
