@@ -70,8 +70,8 @@ def test_transitions_are_read_only_and_do_not_touch_the_callers_arrays():
         ({"discount": "0.7"}, "strictly between 0 and 1"),
         ({"samples": 1e3}, "whole number"),
         (
-            {"basis": None, "columns": 25},
-            "functions, unless a basis is given, at most 21",
+            {"basis": None, "columns": 501},
+            "columns must be a whole number of functions of the state, at most 500, got 501",
         ),
     ],
 )

@@ -300,3 +300,21 @@ def test_periodic_columns_need_a_circle():
         **(asked | {"columns": Fourier(9), "reward_range": (-1, 1)}),
     )  # fmt: skip
     assert "P_a f and its derivatives are periodic in coordinate 0" in circle.assumptions[0]
+
+
+def test_tails_of_many_orders_or_little_noise_are_at_most_one():
+    for tail, columns in (
+        (certirl.Smooth(200, 1.0), Legendre(300, (-1000, 1000))),
+        (certirl.Smooth(400, 1.0), Fourier(3, (-1000, 1000))),
+        (certirl.Smooth(9, 1e-9), Legendre(3)),
+        (certirl.GaussianNoise(1e-200, derivatives=[1, 1, 1]), Legendre(9)),
+        (certirl.GaussianNoise(1e-200, slope=1), Legendre(9)),
+        (certirl.GaussianNoise(1, slope=1e300), Legendre(9)),
+        (certirl.LaplaceNoise(0.1, slope=1), Legendre(4)),
+    ):
+        assert tail.number(columns) == 1.0
+    assert 0 < certirl.Smooth(400, 1.0).number(Legendre(450)) < 1e-300
+    many = certirl.GaussianNoise(1, derivatives=[1] * 200).number(Legendre(9))
+    assert many == certirl.GaussianNoise(1, derivatives=[1] * 20).number(Legendre(9))
+    with pytest.raises(ValueError, match=r"scale must be .* 1e-100"):
+        certirl.LaplaceNoise(1e-200, slope=1)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.fit.choose import as_asked, widened
+from certirl.solver.value_form import proof_columns
 from rounds import in_small_rounds
 from sizes import sizes
 
@@ -114,7 +116,10 @@ def test_a_tail_that_is_hopeless_is_refused_before_anything_is_drawn():
         certirl.solve(rooms, **asked, **parts, columns=[certirl.Legendre(3), 5])
     sharp = asked | {"tail": certirl.GaussianNoise(std=0.01, slope=0.9)}  # columns would be chosen by it
     for settings in ({}, {"columns": 3}, {"components": [[0], [1]]}, warm):
-        with pytest.raises(ValueError, match=r"give τ = 1; .* no number of columns up to 1,300 is enough"):
+        with pytest.raises(
+            ValueError,
+            match=r"give τ = 1; .* no number of columns up to 500 is enough; what is declared must be smoother",
+        ):
             certirl.solve(rooms, **sharp, **settings)
 
 
@@ -190,3 +195,38 @@ def test_a_conflict_within_the_tail_asks_for_columns_and_not_for_samples():
     asked = {"basis": certirl.Legendre(2), "columns": 2, "delta": 0.05, "tail": 0.17, "samples": 20_000, "rng": 0}
     reason = certirl.solve(room, discount=0.7, expert=0, **asked).reason
     assert "not beyond what the columns may miss" in reason and "more columns" in reason and "samples" not in reason
+
+
+class Windy:
+    """A drift of slope 0.5 and noise of few derivatives, clipped."""
+
+    n_actions, domain = 2, ((0.0, 10.0),)
+
+    def sample(self, states, action, rng):
+        return np.clip(0.5 * states + (4.0, 1.0)[action] + rng.laplace(scale=2.0, size=states.shape), 0.0, 10.0)
+
+
+def test_columns_are_those_that_the_tail_needs_or_the_cheapest():
+    rows = certirl.Legendre(7, (0, 10))
+    moments = certirl.measure(certirl.sample(Windy(), basis=rows, samples=2_000, rng=0), basis=rows, columns=3)
+    choice = as_asked(rows.components, 3)
+    for tail, size in (
+        (lambda k: 0.0, 3),
+        (lambda k: 2.0**-k, 10),
+        (lambda k: 1.0 / k**2, 35),
+        (lambda k: 1.0 / k, 99),
+    ):
+        wide = widened([moments], choice, lambda _, columns, tail=tail: tail(columns.size), discount=0.7, expert=0)
+        assert wide.columns == (size,) and wide.bases[0].size == max(size, 7)
+    switching = {"domain": ((0.0, 10.0),), "discount": 0.7, "periodic": ()}
+    assert proof_columns(None, lambda columns: 100.0 / columns.size**2, **switching).size > 250  # 40 give no bound
+    assert proof_columns(None, lambda columns: 60.0 / columns.size**2, **switching).size == 40
+
+
+def test_as_many_columns_are_taken_as_an_error_asks_for():
+    asked = {"discount": 0.7, "expert": 0, "delta": 0.05, "samples": 1_000, "rng": 0, "progress": False}
+    noise = certirl.LaplaceNoise(2.0, slope=0.5)
+    with pytest.raises(ValueError, match=r"^8 columns give τ = 0\.14; .*: use at least 9 columns"):
+        certirl.solve(Windy(), tail=noise, columns=8, **asked)
+    estimate = certirl.solve(Windy(), discount=0.7, columns=23, samples=400, rng=0)  # more than usual rewards have
+    assert estimate.basis.size == 23 and "23 columns (as asked), 23 rows" in estimate.stats.choice

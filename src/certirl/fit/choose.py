@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import MAX_CONDITION, bellman, estimate
 from certirl.fit.recover import recover
 from certirl.functions.bases import FAMILIES as ALL_FAMILIES
-from certirl.functions.bases import Basis, Fourier, Legendre, of_degree, product
+from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, fewest, of_degree, product
 from certirl.functions.components import Component, as_columns
 from certirl.functions.extrema import minimum
 from certirl.ground.domain import Array, Domain, describe, one_coordinate
@@ -37,7 +38,7 @@ TARGETS = 9
 # On boxes, where functions cost more: the most columns to compare, and the most rows to start from.
 MOST_COLUMNS_ON_A_BOX = 200
 MOST_ROWS_ON_A_BOX = 70
-MOST_COLUMNS_FOR_A_TAIL = 60
+MOST_COLUMNS_FOR_A_TAIL = 100
 DIAGNOSED, MOST_DIAGNOSED = 20_000, 200  # `diagnose`: transitions per action if left out, and columns at most
 TailNumber = Callable[[Component, Basis], float]
 
@@ -171,7 +172,9 @@ def _choose_all(
 
     On a box the family is given: polynomials by total degree, with frequencies for periodic coordinates.
     """
-    bases = _largest_bases(domain, periodic)
+    if columns is not None:
+        columns = as_count(columns, "columns", most=MOST_FUNCTIONS, meaning="a whole number of functions of the state")
+    bases = _largest_bases(domain, periodic, columns or 1)
     pairs = [(basis, basis) for basis in bases]
     if len(bases) > 1:
         targets = bases[0].resized(TARGETS)
@@ -179,11 +182,8 @@ def _choose_all(
     results = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS)
     winner, why = best_family(results[len(bases) :]) if len(bases) > 1 else (0, "")
     basis, folds = bases[winner], results[winner]
-    if columns is not None:
-        meaning = "a whole number of functions, unless a basis is given"
-        columns = as_count(columns, "columns", most=basis.size, meaning=meaning)
     count, reason = (best_columns(folds), "least held-out error") if columns is None else (columns, "as asked")
-    sizes = ROW_SIZES if len(domain) == 1 else sorted(basis.complete_sizes()[:2:-2]) or [basis.size]
+    sizes = (*ROW_SIZES, count) if len(domain) == 1 else sorted(basis.complete_sizes()[:2:-2]) or [basis.size]
     size = best_size(folds, count, discount=discount, expert=expert, sizes=sizes)
     basis = basis.resized(size)
     name = f"{basis.family} ({why})"
@@ -193,12 +193,19 @@ def _choose_all(
     return [total(folds).leading(size, count)], Choice(basis.components, (count,), sentence)
 
 
-def _largest_bases(domain: Domain, periodic: Sequence[int]) -> list[Basis]:
-    """The bases to choose from, with the most functions to measure: one for each family, or one on a box."""
+def _largest_bases(domain: Domain, periodic: Sequence[int], least: int = 1) -> list[Basis]:
+    """The bases to choose from, with the most functions to measure: one for each family, or one on a box.
+
+    Args:
+        domain: the box of states.
+        periodic: coordinates that are periodic.
+        least: functions that each basis has.
+    """
     if len(domain) == 1:
-        return [family(max(ROW_SIZES)).on(domain) for family in FAMILIES]
+        return [family(max(*ROW_SIZES, least)).on(domain) for family in FAMILIES]
     degrees = (of_degree(domain, degree, periodic) for degree in range(2, 11))
-    return [[of_degree(domain, 1, periodic), *(basis for basis in degrees if basis.size <= MOST_ROWS_ON_A_BOX)][-1]]
+    usual = [of_degree(domain, 1, periodic), *(basis for basis in degrees if basis.size <= MOST_ROWS_ON_A_BOX)][-1]
+    return [usual.resized(max(usual.size, least)).closed()]
 
 
 def places(domain: Domain) -> Basis:
@@ -209,6 +216,9 @@ def places(domain: Domain) -> Basis:
 def widened(moments: Sequence[Moments], choice: Choice, tail: TailNumber, discount: float, expert: int) -> Choice:
     """More columns, and rows with them, until the tails of all components cost less than a tenth of the margin.
 
+    If no number of columns does that, those with which the tail costs least. Without a reward yet, the span of V is
+    taken for 1, the least that a margin of 1 can have.
+
     Args:
         moments: of every component.
         choice: by held-out data.
@@ -218,24 +228,23 @@ def widened(moments: Sequence[Moments], choice: Choice, tail: TailNumber, discou
     """
     criteria = [bellman(estimate(each), discount=discount, expert=expert) for each in moments]
     recovery = recover(criteria, components=choice.components)
-    if not recovery.values:
-        return choice
     components, sizes, numbers = list[Component](), list[int](), list[float]()
-    for component, columns, value in zip(choice.components, choice.columns, recovery.values, strict=True):
-        rows = component.basis
-        span = -minimum(rows, value)[1] - minimum(rows, -value)[1]
-        for size in _wider(rows, columns):
-            basis = rows.resized(max(rows.size, size))
-            number = tail(component, basis.resized(size))
-            if number * span * (1 + (2 * size) ** 0.5) / (1 - discount) < 0.1 / len(moments):
-                components.append(replace(component, basis=basis))
-                sizes.append(size)
-                numbers.append(number)
-                break
-        else:
-            return choice
+    for at, (component, columns) in enumerate(zip(choice.components, choice.columns, strict=True)):
+        rows, span = component.basis, 1.0
+        if recovery.values:
+            span = -minimum(rows, recovery.values[at])[1] - minimum(rows, -recovery.values[at])[1]
+        most = 0.1 / len(moments) * (1 - discount) / max(span, 1e-300)
+        choices = [rows.resized(size) for size in _wider(rows, columns)]
+        wider, _ = fewest(choices, partial(_tail_cost, partial(tail, component), most))
+        components.append(replace(component, basis=rows.resized(max(rows.size, wider.size))))
+        sizes.append(wider.size)
+        numbers.append(tail(component, wider))
     count = ", ".join(f"{size} columns make the tail {number:.2g}" for size, number in zip(sizes, numbers, strict=True))
     return Choice(tuple(components), tuple(sizes), f"{choice.why}; {count}")
+
+
+def _tail_cost(tail: Callable[[Basis], float], most: float, columns: Basis) -> float:
+    return tail(columns) * (1 + (2 * columns.size) ** 0.5) / most
 
 
 def _wider(basis: Basis, columns: int) -> Sequence[int]:

@@ -17,7 +17,8 @@ average of these with non-negative weights that sum to one, so that no accuracy 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import gcd, prod
@@ -1007,6 +1008,23 @@ def of_degree(domain: Domain, degree: int, periodic: Sequence[int] = ()) -> Basi
     """Functions up to a total degree on a box: polynomials, Fourier in periodic coordinates."""
     families = [Fourier if axis in periodic else Legendre for axis in range(len(domain))]
     return product(*(family(family.size_of_degree(degree)) for family in families)).on(domain)
+
+
+def fewest(choices: Sequence[Basis], cost: Callable[[Basis], float]) -> tuple[Basis, bool]:
+    """The first basis that costs less than 1, with True; if there is none, the cheapest of those tried, with False.
+
+    Args:
+        choices: fewest functions first; more of them cost less, and few are tried.
+        cost: of a basis.
+    """
+    costs: dict[int, float] = {}
+
+    def enough(at: int) -> bool:
+        costs[at] = cost(choices[at])
+        return costs[at] < 1
+
+    at = bisect_left(range(len(choices)), True, key=enough)
+    return (choices[at], True) if at < len(choices) else (choices[min(costs, key=costs.__getitem__)], False)
 
 
 def harmonic_table(t: Array, count: int, periodic: bool) -> Array:

@@ -14,13 +14,14 @@ from certirl.data.policy import ExpertGrid, Policy, as_policy, compared, expert_
 from certirl.data.simulator import Even, Near
 from certirl.data.source import Source
 from certirl.fit.bellman import check_expert
-from certirl.functions.bases import Basis
+from certirl.functions.bases import MOST_FUNCTIONS, Basis
 from certirl.functions.components import Component
 from certirl.functions.reward import BoundedReward, Reward, bounded
 from certirl.ground.domain import Array, Domain, describe
 from certirl.ground.doors import as_number, by_door, setting
 from certirl.ground.records import Record
 from certirl.proof.tails import (
+    Tail,
     TailLike,
     is_number,
     least_columns,
@@ -251,9 +252,6 @@ def tail_too_large(
 ) -> str:
     """Why no data can lead to a certificate with a tail and these columns; empty if some may.
 
-    Regression on k columns magnifies what lies outside their span by Λ ≥ 1 + √k, since leverages sum to k, and a bound
-    exists only if γ(1 + τΛ) < 1.
-
     Args:
         tail: as in `certify`.
         columns: functions of the state, or of a component.
@@ -264,9 +262,18 @@ def tail_too_large(
     return _too_large(tail, Part(0, name, coordinates, columns, tail_number(tail, columns, coordinates)), discount)
 
 
+def bounding_tail(columns: Basis, discount: float) -> float:
+    """What τ must be below for a bound to exist, whatever the data.
+
+    Regression on k columns magnifies what lies outside their span by Λ ≥ 1 + √k, since leverages sum to k, and a bound
+    exists only if γ(1 + τΛ) < 1.
+    """
+    return (1 / discount - 1) / (1 + math.sqrt(columns.size))
+
+
 def _too_large(tail: TailLike, part: Part, discount: float) -> str:
     def limit(basis: Basis) -> float:
-        return (1 / discount - 1) / (1 + math.sqrt(basis.size))
+        return bounding_tail(basis, discount)
 
     most = limit(part.columns)
     if part.tail is None or part.tail < most:
@@ -289,10 +296,11 @@ def more_columns(
     """
     if tail is None or is_number(tail):
         return ""
-    wider = least_columns(tail, columns, limit, coordinates, most=MOST_COLUMNS)
-    if wider is None:
-        return f"no number of columns up to {MOST_COLUMNS:,} is enough"
-    return f"use at least {wider[0].size} columns (τ = {wider[1]:.2g})"
+    wider, number, is_enough = least_columns(tail, columns, limit, coordinates, most=MOST_FUNCTIONS)
+    if is_enough:
+        return f"use at least {wider.size} columns (τ = {number:.2g})"
+    cure = tail.remedy(wider, limit(wider)) if isinstance(tail, Tail) else ""
+    return f"no number of columns up to {MOST_FUNCTIONS} is enough{cure and f'; {cure}'}"
 
 
 def check_columns(columns: Basis) -> None:

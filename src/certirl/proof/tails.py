@@ -7,27 +7,29 @@ far the dynamics reach beyond them. No data can show that; it must be declared.
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from itertools import product, takewhile
 from typing import Any
 
 import numpy as np
-from scipy.special import erf, ive, ndtr
+from scipy.special import binom, erf, ive, ndtr
 from scipy.stats import ks_2samp
 
 from certirl.data.dependence import answers
 from certirl.data.source import Source
-from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, one_coordinate
-from certirl.ground.doors import alone, as_count, as_flag, as_number, as_reals, by_door, shown, takes
+from certirl.functions.bases import Basis, fewest
+from certirl.ground.domain import Array
+from certirl.ground.doors import alone, as_count, as_flag, as_number, as_reals, by_door, setting, shown, takes
 from certirl.ground.records import Record
 
 _EXPLICIT = 400  # coefficients that are summed up one by one; the rest is a geometric series
 _LEAST = 1e-8  # the least ratio of drift to noise that is computed with; smaller ones count as this
+_LARGEST = 700.0  # the logarithm of numbers that are computed with
+_NARROWEST, _STEEPEST = 1e-100, 1e100  # noise, and drift in units of it
 _BEYOND = 40  # degrees beyond the columns' highest whose coefficients are bounded each by the best weights
 _WEIGHTS = np.linspace(-4, 4, 17)  # logarithms
 # What data are compared with a declaration: pairs of states for each coordinate, and rows of each state.
@@ -52,7 +54,7 @@ class Tail(Record, ABC):
 
     @abstractmethod
     def number(self, columns: Basis, coordinates: Sequence[int] | None = None) -> float:
-        """τ for these columns; infinite where the declaration says nothing about them.
+        """τ for these columns; infinite where the declaration is not for such columns.
 
         Args:
             columns: functions of the state, or of one of its components.
@@ -74,6 +76,17 @@ class Tail(Record, ABC):
             >>> round(certirl.GaussianNoise(std=1.5, slope=0.9).change([1.0]), 2)
             0.47
         """
+
+    def remedy(self, columns: Basis, limit: float) -> str:
+        """What to change where no number of columns makes τ small enough, in words.
+
+        Args:
+            columns: with which τ comes nearest to the limit.
+            limit: what τ must be below.
+
+        :meta private:
+        """
+        return f"what is declared must be smoother, or {setting('discount')} smaller"
 
 
 @dataclass(frozen=True)
@@ -106,24 +119,28 @@ class Smooth(Tail):
         object.__setattr__(self, "bound", bound)
 
     def number(self, columns: Basis, coordinates: Sequence[int] | None = None) -> float:
-        """τ by the theorems of Jackson (polynomials) and Favard (circle); infinite where they do not apply.
+        """τ by the theorems of Jackson (polynomials) and Favard (circle); at most 1, by the function 0.
 
         Example:
             >>> round(certirl.Smooth(order=2, bound=0.1).number(certirl.Legendre(7, interval=(15, 25))), 4)
             0.1469
         """
-        one_coordinate(columns.domain, "a tail from derivatives is")
+        _check_interval(columns)
         ((low, high),) = columns.domain
         half, p, top = (high - low) / 2, int(self.order), columns.degree
+        if self.bound == 0 and (columns.periodic_axes or top >= p - 1):
+            return 0.0
         if columns.periodic_axes:
             top = (columns.size - 1) // 2  # a frequency counts only with both its sine and its cosine
-            return math.pi / 2 * self.bound * (half / math.pi / (top + 1)) ** p
-        if top < p - 1:
-            return math.inf
-        if top == p - 1:  # interpolation at Chebyshev points
-            return self.bound * half**p / (2 ** (p - 1) * math.factorial(p))
-        falling = math.prod(range(top + 2 - p, top + 2))  # (d + 1) d … (d − p + 2)
-        return (math.pi / 2) ** p * self.bound * half**p / falling
+            factors = [math.pi / 2, *[half / math.pi / (top + 1)] * p]
+        elif top < p - 1:
+            return 1.0
+        elif top == p - 1:  # interpolation at Chebyshev points
+            factors = [2.0, *(half / 2 / n for n in range(1, p + 1))]
+        else:
+            factors = [math.pi / 2 * half / n for n in range(top + 2 - p, top + 2)]  # (d + 1) d … (d − p + 2)
+        logarithm = math.fsum(map(math.log, [self.bound, *factors]))  # the product may be too large, or too small
+        return max(math.exp(min(logarithm, 0.0)), sys.float_info.min)  # 0 would say that P_a f is in the span
 
     def change(self, differences: Array) -> float:
         """A bound on |P_a f(s) − P_a f(t)| for states at this distance; says nothing if the order is not 1.
@@ -175,8 +192,9 @@ class AdditiveNoise(Tail):
             >>> noise.number(certirl.Legendre(41)) < noise.number(certirl.Legendre(21))
             True
         """
-        orders = range(1, min(len(self.norms), len(self.derivatives)) + 1)
-        return min(Smooth(order, self._bound(order)).number(columns) for order in orders)
+        _check_interval(columns)
+        bounds = enumerate(self._bounds(min(len(self.norms), len(self.derivatives))), 1)
+        return min((Smooth(order, bound).number(columns) for order, bound in bounds if bound < math.inf), default=1.0)
 
     def change(self, differences: Array) -> float:
         """A bound on |P_a f(s) − P_a f(t)| for states at this distance.
@@ -187,14 +205,20 @@ class AdditiveNoise(Tail):
         """
         return min(2.0, self.norms[0] * self.derivatives[0] * float(np.sum(differences)))
 
-    def _bound(self, order: int) -> float:
-        """∫|∂^order_s p(y − m(s))|dy by the formula of Faà di Bruno, as a sum over partial Bell polynomials."""
-        bell = np.zeros((order + 1, order + 1))
+    def _bounds(self, orders: int) -> list[float]:
+        """∫|∂^n_s p(y − m(s))|dy by the formula of Faà di Bruno, as sums over partial Bell polynomials, for n ≤ orders.
+
+        Infinite where double precision does not hold them.
+        """
+        bell = np.zeros((orders + 1, orders + 1))
         bell[0, 0] = 1.0
-        for n in range(1, order + 1):
-            for i in range(1, n + 1):
-                bell[n, 1:] += math.comb(n - 1, i - 1) * self.derivatives[i - 1] * bell[n - i, :-1]
-        return float(bell[order, 1:] @ np.array(self.norms[:order]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for n in range(1, orders + 1):
+                for i in range(1, n + 1):
+                    if self.derivatives[i - 1]:
+                        bell[n, 1:] += binom(n - 1, i - 1) * self.derivatives[i - 1] * bell[n - i, :-1]
+            sums = [float(bell[n, 1 : n + 1] @ np.array(self.norms[:n])) for n in range(1, orders + 1)]
+        return [bound if math.isfinite(bound) else math.inf for bound in sums]
 
     def __str__(self) -> str:
         return f"s' = place(m_a(s) + ξ), ξ {self.law} and independent of s, {_drift(self.derivatives)}"
@@ -214,7 +238,7 @@ def LaplaceNoise(
         >>> round(certirl.LaplaceNoise(1.5, slope=0.9).number(certirl.Legendre(41, (15, 25))), 3)
         0.027
     """
-    b = as_number(scale, "scale", least=0, strict=True)
+    b = as_number(scale, "scale", least=_NARROWEST)
     return AdditiveNoise(f"Laplace of scale {b:g}", (1 / b, 2 / b**2), _declared(slope, derivatives, 2))
 
 
@@ -232,7 +256,7 @@ def UniformNoise(
         >>> round(certirl.UniformNoise(1.5, slope=0.9).number(certirl.Legendre(41, (15, 25))), 2)
         0.11
     """
-    b = as_number(half_width, "half_width", least=0, strict=True)
+    b = as_number(half_width, "half_width", least=_NARROWEST)
     return AdditiveNoise(f"uniform on ±{b:g}", (1 / b,), _declared(slope, derivatives, 1))
 
 
@@ -313,15 +337,17 @@ class GaussianNoise(Tail):
         std = _of_coordinates(np.asarray(self.std), d, coordinates, "std")
         if self.derivatives is not None:
             least = float(std.min())
-            order = range(1, len(self.derivatives) + 1)
-            norms = tuple(_hermite_norm(n) / least**n for n in order)
-            return AdditiveNoise("", norms, self.derivatives).number(columns)
+            orders = (_hermite_norm(n, least) for n in range(1, len(self.derivatives) + 1))
+            norms = tuple(takewhile(math.isfinite, orders))
+            return AdditiveNoise("", norms, self.derivatives).number(columns) if norms else 1.0
         if self.truncated and columns.periodic_axes:
             return math.inf  # noise on a circle is not cut off anywhere
         slope = _of_coordinates(np.asarray(self.slope), d, coordinates, "slope")
         if slope.ndim == 0 and d > 1 and self.rate:
             raise ValueError("on a box a drift that is not affine needs slope as a matrix of bounds on |∂m_i/∂s_j|")
-        scaled = np.diag(slope * half / std.min()) if slope.ndim == 0 else slope * half / std[:, None]
+        with np.errstate(over="ignore"):  # τ is 1 long before _STEEPEST
+            scaled = np.diag(slope * half / std.min()) if slope.ndim == 0 else slope * half / std[:, None]
+        scaled = np.minimum(scaled, _STEEPEST)
         growth, norm = scaled.T @ scaled, 2 if slope.ndim == 0 else np.inf
         drifts = [(1.0, np.full(d, np.inf))]  # factors of Im m, and how far into the complex plane they hold
         if self.rate:
@@ -349,10 +375,11 @@ class GaussianNoise(Tail):
         std = _of_coordinates(np.asarray(self.std), len(moved), None, "std")
         bound = self.slope if self.derivatives is None else self.derivatives[0]
         slope = _of_coordinates(np.asarray(bound), len(moved), None, "slope")
-        if slope.ndim == 0:
-            shift = float(slope * np.linalg.norm(moved) / std.min())
-        else:
-            shift = float(np.linalg.norm(slope @ moved / std))
+        with np.errstate(over="ignore"):
+            if slope.ndim == 0:
+                shift = float(slope * np.linalg.norm(moved) / std.min())
+            else:
+                shift = float(np.linalg.norm(slope @ moved / std))
         return min(2.0, shift) if self.truncated else 2 * math.erf(shift / math.sqrt(8))
 
     def __str__(self) -> str:
@@ -370,6 +397,15 @@ class GaussianNoise(Tail):
 
 
 _ONE_OF = "declare either slope, for drifts that are affine, or derivatives, bounds on |m_a'|, |m_a''|, …"
+
+
+def _check_interval(columns: Basis) -> None:
+    """Refuse, with a sentence, columns on a box, for which bounds on derivatives give no tail."""
+    if columns.dimension > 1:
+        raise ValueError(
+            f"a tail from derivatives is for one coordinate, and the columns have {columns.dimension}: declare "
+            "GaussianNoise(std, slope), tail_from_density(…), or components that move independently"
+        )
 
 
 def _declared(slope: Any, derivatives: Any, orders: int) -> tuple[float, ...]:
@@ -408,10 +444,12 @@ def _drift(derivatives: Sequence[float]) -> str:
     return f"drift {named}"
 
 
-def _hermite_norm(order: int) -> float:
-    """A bound on ∫|p^(n)| of the standard normal density: E|He_n|, exact for n ≤ 2 and √n! after."""
+def _hermite_norm(order: int, std: float) -> float:
+    """A bound on ∫|p^(n)| of the normal density: E|He_n|/stdⁿ, exact for n ≤ 2 and √n!/stdⁿ after; may be infinite."""
     exact = {1: math.sqrt(2 / math.pi), 2: 2 * math.sqrt(2 / (math.pi * math.e))}
-    return exact.get(order, math.sqrt(math.factorial(order)))
+    logarithm = math.log(exact[order]) if order in exact else math.lgamma(order + 1) / 2
+    logarithm -= order * math.log(std)
+    return math.exp(logarithm) if logarithm < _LARGEST else math.inf
 
 
 def _directions(dimension: int) -> list[Array]:
@@ -560,8 +598,10 @@ def least_columns(
     coordinates: Sequence[int] | None = None,
     *,
     most: int,
-) -> tuple[Basis, float] | None:
-    """The fewest columns of a family, complete up to a degree, whose τ is below a limit, with this τ; None without any.
+) -> tuple[Basis, float, bool]:
+    """The fewest columns of a family, complete up to a degree, whose τ is below a limit; this τ, and True.
+
+    If there are none: those tried that come nearest, and False.
 
     Args:
         tail: a declared property or a function of the columns.
@@ -572,14 +612,13 @@ def least_columns(
     """
     numbers: dict[int, float] = {}
 
-    def enough(size: int) -> bool:
-        basis = columns.resized(size)
-        numbers[size] = tail_number(tail, basis, coordinates) or 0.0
-        return numbers[size] < limit(basis)
+    def cost(basis: Basis) -> float:
+        numbers[basis.size] = tail_number(tail, basis, coordinates) or 0.0
+        return numbers[basis.size] / limit(basis)
 
     sizes = [size for size in columns.resized(most).complete_sizes()[:-1] if size >= columns.size]
-    at = bisect_left(sizes, True, key=enough)  # more columns have a smaller tail
-    return None if at == len(sizes) else (columns.resized(sizes[at]), numbers[sizes[at]])
+    basis, is_enough = fewest([columns.resized(size) for size in sizes or [columns.size]], cost)
+    return basis, numbers[basis.size], is_enough
 
 
 def tail_in_numbers(number: float, columns: Basis, name: str = "") -> str:

@@ -55,7 +55,7 @@ from certirl.fit.value_program import (
     profile_at,
 )
 from certirl.fit.witness import find_conflict
-from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis, of_degree
+from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis, fewest, of_degree
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.features import Features
 from certirl.functions.reward import Reward
@@ -64,7 +64,7 @@ from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import as_count, by_door
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
-from certirl.proof.case import Case
+from certirl.proof.case import Case, bounding_tail
 from certirl.proof.tails import TailLike, least_columns, tail_number
 from certirl.solver.search import Learner, Outcome
 from certirl.solver.settings import Request, Settings
@@ -402,7 +402,7 @@ def _stays(
 
 MOST_FOR_A_REWARD = 300_000  # transitions per action from which a reward is learned during a search
 COLUMNS, MOST_COLUMNS = {1: 15, 2: 21, 3: 20}, 40
-MOST_FOR_A_TAIL = 300  # columns, where 40 have a tail that costs ten times more than is tolerable
+MOST_FOR_A_TAIL, TOO_COSTLY = 300, 10  # columns, where 40 have a tail that costs this many times what is tolerable
 MOST_REFUTED = 9  # functions of V up to which a proof that there is no reward is tried
 TOLERABLE = 1e-3  # of the value's span: the cost of a tail up to which columns are enough
 
@@ -478,13 +478,14 @@ def proof_columns(
     def limit(basis: Basis) -> float:
         return TOLERABLE * (1 - discount) / (1 + (2 ** len(domain) * basis.size) ** 0.5)
 
-    for basis in choices:
-        if (tail_number(tail, basis) or 0.0) < limit(basis):
-            return basis
-    if (tail_number(tail, choices[-1]) or 0.0) < 10 * limit(choices[-1]):
-        return choices[-1]
-    wider = least_columns(tail, choices[-1], limit, most=MOST_FOR_A_TAIL)
-    return choices[-1] if wider is None else wider[0]
+    def cost(basis: Basis) -> float:
+        return (tail_number(tail, basis) or 0.0) / limit(basis)
+
+    few, is_enough = fewest(choices, cost)
+    if is_enough or cost(few) < TOO_COSTLY:
+        return few
+    wider, _, is_enough = least_columns(tail, choices[-1], limit, most=MOST_FOR_A_TAIL)
+    return wider if is_enough or (tail_number(tail, few) or 0.0) >= bounding_tail(few, discount) else few
 
 
 def _column_choices(domain: Domain, periodic: tuple[int, ...]) -> list[Basis]:
