@@ -27,7 +27,7 @@ PEAK = 1 / sqrt(2 * pi)  # of the normal density
 RIDGES = tuple(4.0 * 16**j for j in range(6))  # ν of Lemma 1'
 _NEAR = 4 * 2.0**-24  # four roundings of single precision: next states so near an end, relative to it, count as there
 _FARTHEST = 1e-3  # of half the interval, however far from 0 that is
-_ROUNDS = 20  # in which the weights of rows at the walls are improved
+_ROUNDS = 20  # in which the weights of rows at the ends are improved
 _STEPS = 100  # of Newton's method at most
 _MISTAKEN = 1e-6  # the probability that true data are taken for a contradiction
 _QUARTERS = 4
@@ -131,8 +131,8 @@ def wall_of(domain: Domain) -> float:
 
 
 def _score(at: Array, after: Array, std: float, wall: float) -> tuple[Array, Array]:
-    """e and w of rows at the walls whose drift leads to ``at``."""
-    c = (wall - after * at) / std  # the wall is this far away in units of the noise, in its own direction
+    """e and w of rows at the ends whose drift leads to ``at``."""
+    c = (wall - after * at) / std  # the end is this far away in units of the noise, in its own direction
     ratio = PEAK * np.exp(-(c**2) / 2 - log_ndtr(-c))
     return after * ratio, np.clip(ratio * (ratio - c), 0.0, 1.0)
 
@@ -206,13 +206,13 @@ def _fit(sums: DriftSums, action: int, std: float, wall: float) -> tuple[Array, 
 
 
 def _shape(sums: DriftSums, action: int, theta: Array, noise: tuple[float, float], rho: float, ridge: float) -> Array:
-    """ρ²λM⁻¹: first with the rows inside alone, then with weights of those at the walls."""
+    """ρ²λM⁻¹: first with the rows inside alone, then with weights of those at the ends."""
     inside, full = _inside(sums, action)[0], _gram(sums, action, ridge)
     x, after = sums.at_wall(action)
     shape = _ellipse(inside, full, rho)
     for _ in range(_ROUNDS):
         spread = np.sqrt(np.einsum("ni,ij,nj->n", x, shape, x))
-        _, w = _score(x @ theta + after * spread, after, *noise)  # w is least where the wall is nearest
+        _, w = _score(x @ theta + after * spread, after, *noise)  # w is least where the end is nearest
         shape = _ellipse(inside + (x * w[:, None]).T @ x, full, rho)
     return shape
 
@@ -238,7 +238,7 @@ def contradiction(
         states: in units in which the interval is [−1, 1] ``[n]``.
         actions: ``[n]``.
         next_states: ``[n]``.
-        rng: spreads rows at the walls over the probability that they have there.
+        rng: spreads rows at the ends over the probability that they have there.
         dependent: how many rows a group has may depend on where earlier rows led.
     """
     groups = [

@@ -184,12 +184,12 @@ def prove(setting: Setting) -> Bounds | None:
     missed = np.maximum((sources + excess)[:, chosen, each].max(axis=1), 0.0)
     spans = np.array([_span(bounds[:, 0]), _span(bounds[:, 1])])
     rare, over, visits = np.zeros(2), np.zeros(2), 0.0  # F, z and ν of cells in which the expert switches
-    unsteady = np.flatnonzero(chosen[:-1] != chosen[1:])
-    if len(unsteady):
-        taken = np.stack([chosen[unsteady], chosen[unsteady + 1]])
-        pick = (taken[:, None], np.stack([unsteady, unsteady + 1])[None])  # each action of B at each end
-        at_wall = unsteady[0] == 0 or unsteady[-1] == size - 2
-        visits = 1.0 if at_wall else min(1.0, k1 * h * len(unsteady))
+    switching = np.flatnonzero(chosen[:-1] != chosen[1:])
+    if len(switching):
+        taken = np.stack([chosen[switching], chosen[switching + 1]])
+        pick = (taken[:, None], np.stack([switching, switching + 1])[None])  # each action of B at each end
+        at_end = switching[0] == 0 or switching[-1] == size - 2
+        visits = 1.0 if at_end else min(1.0, k1 * h * len(switching))
         if not 2 * gamma * visits < 1:
             return None
         rare = np.array([(residual + sources[0])[pick].max() + curved, sources[1][pick].max()])
@@ -225,7 +225,7 @@ def prove(setting: Setting) -> Bounds | None:
             rest = _largest(second) + shift + 2 * jump
             pairs[b, a] = Loss(curve[node], estimation[node], rest, grid, rounding, node)
     steady = np.ones(size, dtype=bool)
-    steady[unsteady] = steady[unsteady + 1] = False
+    steady[switching] = steady[switching + 1] = False
     top, bottom = int(np.where(steady, value, -inf).argmax()), int(np.where(steady, value, inf).argmin())
     span = float(value[top] - value[bottom]) - float(drift.size(effects[top] - effects[bottom])) - omega
     return Bounds(pairs, span - rounding)
