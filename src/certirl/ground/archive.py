@@ -88,11 +88,6 @@ def target_of(path: Any, suffixes: Sequence[str] = (".npz",)) -> Path:
             name with another one is refused.
     """
     named = as_path(path)
-    other = named.suffix.lower() not in suffixes and named.suffix[1:].isalpha()
-    if other and len(suffixes) > 1:
-        raise ValueError(
-            f"cannot write {named.name}: its name must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}"
-        )
     try:
         if named.is_dir() or named.name in ("", ".."):
             raise IsADirectoryError(
@@ -108,6 +103,9 @@ def target_of(path: Any, suffixes: Sequence[str] = (".npz",)) -> Path:
                 raise PermissionError(f"cannot write {target}: {place} is write-protected")
     except OSError as problem:
         raise _in_words(problem, named) from None
+    if target != named and len(suffixes) > 1 and named.suffix[1:].isalpha():
+        ends = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+        raise ValueError(f"cannot write {named.name}: its name must end in {ends}")
     return target
 
 
