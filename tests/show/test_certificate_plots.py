@@ -188,6 +188,9 @@ def test_the_regions_of_actions_are_named_inside_of_them(tmp_path):
     assert picture.x_label == "level" and {word.label for word in picture.words} == {"push", "rest"}
     for word in picture.words:
         assert Named.action_names[proof.actions[proof.grid.cell(np.array([[word.x, word.y]]))[0]]] == word.label
+    assert "the policy switches" in [words for _, words in svg.legend(picture)]
+    (steady,) = charts.certificate_charts(replace(proof, actions=np.minimum(proof.actions, 0)))
+    assert [word.label for word in steady.words] == ["push"] and steady.border_label == ""
     ax = proof.plot()
     assert {text.get_text() for text in ax.texts} == {"push", "rest"}
     assert all(f">{word.label}</text>" in svg.draw(picture, "p") for word in picture.words)

@@ -584,11 +584,15 @@ class Sheet(NamedTuple):
                     places = np.argwhere(depth > 0.8 * depth.max())  # far from the borders, and central
                     middle = np.argwhere(depth > 0).mean(axis=0)
                     row, column = places[((places - middle) ** 2).sum(axis=1).argmin()]
-                    words.append((share, Point(float(self.x[column]), float(self.y[row]), names.action(action))))
+                    word, (left, right) = names.action(action), (float(self.x[0]), float(self.x[-1]))
+                    room = min(0.01 * len(word), 0.5) * (right - left)  # for half of the word
+                    x = min(max(float(self.x[column]), left + room), right - room)
+                    words.append((share, Point(x, float(self.y[row]), word)))
+        borders = self.borders(actions)
         return replace(
             chart,
-            borders=self.borders(actions),
-            border_label=label,
+            borders=borders,
+            border_label=label if borders else "",
             words=tuple(point for _, point in sorted(words, reverse=True)),
         )
 
@@ -932,7 +936,7 @@ def _spans(s: Array, mask: NDArray[np.bool_], label: str, colour: int | None = N
 def log_ticks(low: float, high: float) -> list[float]:
     """Round numbers between two positive ones, at most 7, for a logarithmic scale; the ends if there are none."""
     powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.floor(np.log10(high)) + 1)
-    for steps in ((1,), (1, 2, 5), range(1, 10)):
+    for steps in ((1,), (1, 3), (1, 2, 5), range(1, 10)):
         every = np.multiply.outer(powers, steps).ravel()
         ticks = every[(every >= low) & (every <= high)].tolist()
         if len(ticks) > 2:
