@@ -286,7 +286,10 @@ def test_a_file_gives_the_same_report_but_for_its_name(tmp_path):
     path = record("policy solution").save(tmp_path / "policy.npz")
     text = report.page(certirl.load(path))
     assert Parsed(text).all("h1") == Parsed(page("policy solution")).all("h1")
-    assert "certirl check policy.npz" in text
+    assert "certirl check policy.npz" in text and "policy.npz, SHA-256" in text
+    proof = certirl.load(path).certificate
+    assert f"<dt>columns</dt><dd>{proof.grounds[0].surrogate.columns}</dd>" in text  # that the tail belongs to
+    assert "<dt>functions of effects</dt>" in text and "certirl check FILE.npz" in report.page(proof)
     features = report.page(certirl.load(record("features").save(tmp_path / "features.npz")))
     assert "features are functions, which a file does not keep" in features
 
@@ -297,6 +300,7 @@ def test_the_command_writes_and_opens_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("webbrowser.open", opened.append)
     record("refutation").save("refuted.npz")
     assert main(["report", "refuted.npz", "-o", "page.html", "--open"]) == 0
+    assert "certirl check refuted.npz" in (tmp_path / "page.html").read_text(encoding="utf-8")
     verdict = str(record("refutation")).splitlines()[0]
     assert capsys.readouterr().out == f"{verdict}.\nReport: page.html\n"
     assert opened == [(tmp_path / "page.html").as_uri()]

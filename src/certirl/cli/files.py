@@ -74,7 +74,7 @@ def report_file(options: argparse.Namespace) -> Answer:
     target = archive.check_writable(options.output, report.SUFFIXES)
     record: Any = load(options.file)
     is_replaced = target.exists()
-    written = report.write(record, target)
+    written = report.write(record, target, file=options.file)
     verdict = report.verdict_of(record)
     print(f"{verdict}\nReport: {written}{' (replaced)' * is_replaced}")
     if options.open:

@@ -311,6 +311,14 @@ class Ground(Record):
     surrogate: Surrogate
     evidence: Evidence
 
+    @property
+    def columns(self) -> Basis:
+        """The functions of the state.
+
+        :meta private:
+        """
+        return self.surrogate.columns
+
     @cached_property
     def bands(self) -> Bands:
         """What holds around (P_b − P_a)V for every pair of actions, in the surrogate's unit.
@@ -522,6 +530,21 @@ class Certificate(Claim):
         columns = max(ground.surrogate.columns.size for ground in self.grounds)
         return least_enough(lambda n: self._margin_with(n) > 0, 10 * columns, self.samples * 2**12)
 
+    @property
+    def wider_tube(self) -> float | None:
+        """A half-width of the tube with which these bounds are a certificate; None if they are one, or there is none.
+
+        :meta private:
+        """
+        tube = self.tube
+        if tube is None or not -np.inf < self.margin <= 0:
+            return None
+        least = min(high - low for low, high in tube.grid.domain)
+        outside = tube.grid.away + tube.grid.reach > tube.half_width
+        if not outside.any() or not tube.allowed < tube.half_width < least / 4:
+            return None
+        return -rounded_down(-tube.half_width, 2)
+
     @cached_property
     def excessive_tail(self) -> str:  # type: ignore[override]  # worked out when asked for
         """What to do about a tail that leaves no margin however many transitions there are; empty for any other."""
@@ -611,6 +634,8 @@ class Certificate(Claim):
         where = f" at {place_of(self.state)} against {self._alternative}"
         data = f"{counted(self._counts)} {self.rows_in_words}"
         data += "" if self.holds else f"; {self.missing}"
+        wider = self.wider_tube
+        data += "" if wider is None else f", or as many with {setting('tube', f'{wider:g}')}"
         lines = [self.statement]
         if self.tube is None:
             lines += [f"  {self.account(where, digits=4)}", f"  from {data}"]
@@ -649,7 +674,8 @@ class Certificate(Claim):
         least = min(high - low for low, high in tube.grid.domain)
         alike = "takes the expert's action" if tube.ties == 0 else "takes only actions that the expert takes"
         words = f"; farther than {tube.settled:.3g} from a switch the best policy {alike}"
-        return words if 0 < tube.settled < least / 2 else ""
+        is_said = 0 < tube.settled < least / 2 and (tube.grid.away + tube.grid.reach > tube.settled).any()
+        return words if is_said else ""
 
     @property
     def statement(self) -> str:

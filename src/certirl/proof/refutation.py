@@ -61,6 +61,14 @@ class RefutationGround(Record):
     sums: ResidualSums
     tail: float | None
 
+    @property
+    def columns(self) -> Basis:
+        """The functions of the state.
+
+        :meta private:
+        """
+        return self.cover.columns
+
 
 @archive.record
 @dataclass(frozen=True, eq=False)

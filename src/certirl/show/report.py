@@ -11,7 +11,6 @@ import base64
 import hashlib
 import json
 import platform
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
@@ -43,6 +42,7 @@ _MOST_ROWS = 12  # of a witness
 _LONG = 120  # characters of a verdict that is set smaller
 _MOST_TERMS = 12  # of a formula
 _LONGEST_CODE = 60_000  # characters of Python that are shown
+_KEPT = "A file keeps the answer and its proof, but neither the simulator or log nor the expert's function."
 _TO_BELIEVE = "What must be true besides, and data cannot show."
 # The colour and the sign of every status and word of a proof.
 _TONES = {
@@ -67,21 +67,22 @@ class Section(NamedTuple):
     body: str
 
 
-def write(record: Any, path: Any, *, coverage: Coverage | None = None) -> Path:
+def write(record: Any, path: Any, *, coverage: Coverage | None = None, file: Any = None) -> Path:
     """Write the report of a record and return the path.
 
     Args:
         record: a solution, a certificate or a refutation.
         path: where it is written; ".html" is added to a name without it.
         coverage: of the log, as `certirl.coverage` returns it; drawn if given.
+        file: that the record was read from; a solution knows it.
     """
-    target, text = target_of(path, SUFFIXES), page(record, coverage=coverage)
+    target, text = target_of(path, SUFFIXES), page(record, coverage=coverage, file=file)
     with replacing(target) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     return target
 
 
-def page(record: Any, *, coverage: Coverage | None = None) -> str:
+def page(record: Any, *, coverage: Coverage | None = None, file: Any = None) -> str:
     """The report of a record as HTML; see `write`."""
     if not isinstance(record, Solution | Certificate | Refutation | CellCertificate):
         kind = type(record).__name__
@@ -90,7 +91,9 @@ def page(record: Any, *, coverage: Coverage | None = None) -> str:
     composed: Callable[..., Iterable[Section]] = _of_solution if isinstance(record, Solution) else _of_claim
     if isinstance(record, CellCertificate):
         composed = _of_cells
-    sections = [section for section in composed(record, figures, coverage) if section.body]
+    lead = "" if not isinstance(record, Solution) else _KEPT
+    last = Section("reproduce", "Reproduce", lead, _reproduce(record, file or getattr(record, "file", None)))
+    sections = [section for section in (*composed(record, figures, coverage), last) if section.body]
     status = record.status if isinstance(record, Solution) else record.word
     tone, sign = _TONES[status]
     verdict = verdict_of(record)
@@ -306,8 +309,6 @@ def _of_solution(solution: Solution, figures: _Figures, coverage: Coverage | Non
     if solution.reward is not None:
         yield Section("formula", "Formula and code", "", _formula(solution.reward, names))
     yield Section("diagnostics", "Details", "", _diagnostics(solution))
-    lead = "A file keeps the answer and its proof, but neither the simulator or log nor the expert's function."
-    yield Section("reproduce", "Reproduce", lead, _reproduce(solution))
 
 
 def _findings(solution: Solution) -> str:
@@ -446,13 +447,13 @@ def _diagnostics(solution: Solution) -> str:
     return f"{_pairs(lines)}<details><summary>The whole print</summary>{printed}</details>"
 
 
-def _reproduce(record: Solution | Certificate | Refutation | CellCertificate) -> str:
+def _reproduce(record: Solution | Certificate | Refutation | CellCertificate, file: Any) -> str:
     versions = [f"{name} {_version(name)}" for name in ("certirl", "numpy", "scipy", "highspy")]
     report = ", ".join([*versions, f"Python {platform.python_version()}"])
     settings = {} if isinstance(record, CellCertificate) else _settings(record)
     settings |= {"this report was written with": report}
-    file = getattr(record, "file", None)
-    name = Path(file).name if file else f"{re.findall('[A-Z][a-z]+', type(record).__name__)[-1].lower()}.npz"
+    settings |= {"file": _file(Path(file))} if file else {}
+    name = Path(file).name if file else "FILE.npz"
     commands = [f"certirl show {name}"]
     if isinstance(record, Claim | CellCertificate) or _proof_of(record) is not None:
         commands.append(f"certirl check {name}    # derives the proof again, with code of its own")
@@ -468,16 +469,19 @@ def _settings(record: Solution | Certificate | Refutation) -> dict[str, str]:
         settings["expert"] = f"action {record.expert}" if is_constant else "a function of the state"
         settings["discount γ"] = f"{record.discount:g}"
         settings["functions of V"] = "; ".join(dict.fromkeys(str(component.basis) for component in record.components))
-        settings["columns"] = "; ".join(dict.fromkeys(str(component.columns) for component in record.components))
+        settings["columns" if record.stats.objective else "functions of effects"] = "; ".join(
+            dict.fromkeys(str(component.columns) for component in record.components)
+        )
         if len(record.components) > 1:
             named = [f"{component.name}: {list(component.coordinates)}" for component in record.components]
             settings["components"] = ", ".join(named)
         settings["program"] = record.stats.objective
         settings["transitions per action"] = _counted(record)
         settings["seed (rng)"] = "not a number, not kept" if record.stats.seed is None else str(record.stats.seed)
-        settings["file"] = "" if record.file is None else _file(Path(record.file))
     if claim is not None:
         settings["δ"] = f"{claim.delta:g}"
+        if claim.grounds:
+            settings["columns"] = "; ".join(dict.fromkeys(str(ground.columns) for ground in claim.grounds))
         if isinstance(claim, GaussianCertificate):
             settings["standard deviation of the noise"] = f"{claim.noise.std:g}"
         else:
@@ -508,7 +512,6 @@ def _of_claim(claim: Certificate | Refutation, figures: _Figures, coverage: Cove
     yield Section("assumptions", "Assumptions", _TO_BELIEVE, _items(claim.assumptions))
     yield Section("delta", "Samples and δ", *_spending(claim, figures))
     yield Section("print", "The whole print", "", _code(str(claim), "wrap"))
-    yield Section("reproduce", "Reproduce", "", _reproduce(claim))
 
 
 def _of_cells(proof: CellCertificate, figures: _Figures, coverage: Coverage | None) -> Iterable[Section]:
@@ -518,4 +521,3 @@ def _of_cells(proof: CellCertificate, figures: _Figures, coverage: Coverage | No
     yield Section("margins", "Margins", lead, pictures + lines)
     yield Section("assumptions", "Assumptions", _TO_BELIEVE, _items(proof.assumptions))
     yield Section("print", "The whole print", "", _code(str(proof), "wrap"))
-    yield Section("reproduce", "Reproduce", "", _reproduce(proof))
