@@ -258,3 +258,38 @@ def test_every_command_explains_itself(capsys):
         assert left.value.code == 0
     printed = capsys.readouterr().out
     assert "certirl solve log.csv --discount 0.9 --expert observed" in printed and "the word observed" in printed
+
+
+def test_an_action_is_named_as_in_the_data(folder, capsys):
+    rows = log()
+    write("named.csv", "state,action,next_state", rows.states[:, 0], [("off", "on", "up")[a] for a in rows.actions],
+          rows.next_states[:, 0])  # fmt: skip
+    asked = ["solve", "named.csv", *BOX, "--discount", "0.9", "--plot", ""]
+    assert main([*asked, "--expert", "on"]) in (0, 4, 5)
+    assert certirl.load("reward.npz").expert == 1
+    assert main([*asked, "--expert", "of"]) == 2
+    assert "a whole number, or one of off, on, up)" in capsys.readouterr().err
+    write("t.csv", "t,state,action", range(3), [0.1, 0.2, 0.3], [0, 1, 0])
+    assert main(["solve", "t.csv", *BOX, "--discount", "0.9"]) == 2
+    assert "one trajectory, --step t; it has t, state, action" in capsys.readouterr().err
+
+
+def test_the_reward_of_a_policy_needs_no_columns_in_a_command(folder, capsys):
+    (folder / "room.py").write_text("import certirl\n\nROOM = certirl.problems.comfort()\nkeep = ROOM.expert\n")
+    certirl.solve(log(), expert=ROOM.expert, discount=0.9).save("found.npz")
+    assert main(["certify", "found.npz", "log.csv", "--expert", "room.py:keep"]) == 3
+    out, err = capsys.readouterr()
+    assert "Not certified" in out and err == ""
+
+
+def test_a_trajectory_is_announced(folder, capsys):
+    rng, path = np.random.default_rng(0), [0.0]
+    actions = rng.integers(3, size=600)
+    for action in actions:
+        path.append(float(ROOM.dynamics.sample(np.array([[path[-1]]]), action, rng).item()))
+    write("path.csv", "state,action,next_state", path[:-1], actions, path[1:])
+    asked = ["--discount", "0.7", "--delta", "0.1", "--columns", "3", "--plot", ""]
+    main(["solve", "path.csv", *BOX, *asked])
+    out, _ = capsys.readouterr()
+    assert "The rows count in the order of time, as steps of a trajectory." in out
+    assert "600 transitions (action 0: " in out and ") in the order of time, discount 0.7" in out

@@ -388,7 +388,7 @@ def test_episodes_that_no_stream_can_read_are_refused_by_file_and_row(tmp_path, 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("state,action\n0,0\n", "needs the columns state, action, next_state .* or a column episode"),
+        ("state,action\n0,0\n", "needs the columns state, action, next_state .* a column episode or, .* step='t'"),
         ("state,action,terminated\n0,0,1\n", "a table of episodes needs the columns episode"),
         ("episode,state,action,done\n0,0,0,1\n0,1,,1\n", "does not say whether an episode was terminated or cut off"),
         ("episode,state,action\n0,left,0\n0,1,0\n", "the column state holds 'left' in row 0, not a number"),

@@ -102,6 +102,9 @@ def test_jumps_at_a_wall_are_left_out_of_the_next_states_but_noise_is_not(noise)
         assert model.jumps == 0
     else:
         assert model.noiseless and model.jumps == pytest.approx(hit.sum() / len(log))
+        pairs = [np.concatenate([rows] * 2) for rows in (log.states, log.next_states)]
+        paired = certirl.Transitions(pairs[0], np.repeat([0, 1], len(log)), pairs[1], domain=log.domain, paired=True)
+        assert regress_next_states(paired, basis, is_terminal=None, periodic=(), rng=rng).jumps >= 0
         regression = regress(log, basis)
         assert (
             relative_error(model, regression, log, rng)

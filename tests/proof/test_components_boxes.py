@@ -143,7 +143,7 @@ def test_components_too_large_for_a_certificate_are_refused():
         n_actions, domain = 2, ((-1.0, 1.0),) * 4
 
         def sample(self, states, action, rng):
-            return states
+            return rng.uniform(-1, 1, states.shape)
 
     with pytest.raises(ValueError, match="a certificate over a whole box is for 3 coordinates at most"):
         certirl.solve(Four(), components=[[0, 1, 2, 3]], discount=0.7, delta=0.1, rng=0)

@@ -7,6 +7,7 @@ import pytest
 
 import certirl
 from certirl.fit.choose import as_asked, widened
+from certirl.ground.status import two_digits
 from certirl.solver.value_form import proof_columns
 from rounds import in_small_rounds
 from sizes import sizes
@@ -230,3 +231,24 @@ def test_as_many_columns_are_taken_as_an_error_asks_for():
         certirl.solve(Windy(), tail=noise, columns=8, **asked)
     estimate = certirl.solve(Windy(), discount=0.7, columns=23, samples=400, rng=0)  # more than usual rewards have
     assert estimate.basis.size == 23 and "23 columns (as asked), 23 rows" in estimate.stats.choice
+
+
+def test_what_is_missing_from_a_log_is_told_in_its_rows_and_by_other_ways():
+    room = certirl.problems.thermostat(noise=3.0)
+    log = certirl.sample(room, basis=certirl.Legendre(5), samples=1_500, rng=0)
+    asked = {"discount": 0.7, "delta": 0.05, "tail": certirl.GaussianNoise(std=3.0, slope=1.0)}
+    found = certirl.solve(log, expert=0, **asked)
+    rows = 3 * 1_500 * found.certificate.samples_needed / found.certificate.samples
+    assert f"a log of about {two_digits(int(rows))} rows should suffice (30% of them" in found.reason
+    assert "far fewer for certirl.certify_gaussian if the standard deviation is exactly 3" in found.reason
+
+
+def test_a_wider_tube_that_would_do_is_named():
+    room = certirl.problems.comfort(noise=0.6)
+    log = certirl.sample(room.dynamics, basis=certirl.Legendre(7), samples=40_000, rng=0)
+    asked = {"discount": 0.5, "expert": room.expert, "columns": 7, "delta": 0.05, "tail": room.dynamics.tail}
+    narrow = certirl.solve(log, settings=certirl.Settings(tube=0.03), **asked)
+    wider = narrow.certificate.wider_tube
+    assert not narrow.certificate.holds and f"or as many with Settings(tube={wider:g})" in narrow.reason
+    assert "  tube     " in str(narrow) and "; regret at most" in str(narrow)
+    assert certirl.solve(log, settings=certirl.Settings(tube=wider), **asked).status == "certified"

@@ -19,7 +19,7 @@ from certirl.data.coverage import coverage
 from certirl.data.demonstrations import policy_from
 from certirl.data.dependence import dependence
 from certirl.data.episodes import OUTSIDE
-from certirl.data.formats import Columns, find_tables, in_table, open_table
+from certirl.data.formats import Columns, find_tables, in_table, names_file, open_table
 from certirl.data.source import Source, as_source
 from certirl.data.tables import Names, read, read_demonstrations, recognise
 from certirl.data.transitions import Transitions
@@ -122,6 +122,7 @@ def solved(options: argparse.Namespace, where: Any) -> Solution:
         _check_proof(options, options.domain, expert)
     source = source_of(options)
     rng = 0 if options.seed is None and source.log is None else seed
+    expert = expert.known_to(source.action_names)
     if expert.action is None:
         policy = policy_of(expert, source, options)
         return solve(_given(source), expert=policy, basis=_value_functions(options, source), rng=rng, **asked)
@@ -156,7 +157,7 @@ def certified(options: argparse.Namespace, where: Any) -> Certificate:
         raise ValueError(f"{options.reward} does not say all of the problem: write {' and '.join(missing)}, too")
     domain = reward.domain if options.domain is None else options.domain
     columns: Any = None
-    if by_tail and (options.columns is not None or not getattr(record, "components", ())):
+    if by_tail and (options.columns is not None or getattr(record, "expert", None) is None):
         columns = _columns(options, domain)
     expert = expert_of(options)
     bases = [columns]
@@ -165,6 +166,7 @@ def certified(options: argparse.Namespace, where: Any) -> Certificate:
     _check_proof(options, domain, expert, bases)
     options.domain = domain if is_log else options.domain
     source = source_of(options)
+    expert = expert.known_to(source.action_names)
     asked: dict[str, Any] = {
         "discount": options.discount,
         "expert": expert.action if expert.action is not None else policy_of(expert, source, options),
@@ -182,7 +184,7 @@ def _check_proof(options: argparse.Namespace, domain: Any, expert: Expert, colum
         domain = as_source(simulator_of(options)).domain
     if domain is None:
         raise ValueError("a certificate needs a declared domain: write --domain LOW HIGH, once for each coordinate")
-    if options.tail is None or (not columns and options.columns is None and expert.action is not None):
+    if options.tail is None or (not columns and options.columns is None and expert.is_constant):
         return  # nothing is declared, or columns are chosen by the data
     for basis in columns or [_columns(options, domain)]:
         sentence = tail_too_large(options.tail, basis, options.discount)
@@ -204,6 +206,8 @@ def source_of(options: argparse.Namespace) -> Source:
     sentence = dependence(log, source.sampling) if getattr(options, "delta", None) is not None else ""
     if sentence:
         raise ValueError(sentence)
+    if getattr(options, "delta", None) is not None and source.sampling == "order":
+        print("The rows count in the order of time, as steps of a trajectory.")
     return source
 
 
@@ -303,7 +307,7 @@ def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Solutio
     _refuse_table_options(options, "moments were measured with theirs")
     with doors.options({}):  # what is wrong in the file was no option
         measured = moments.load(options.data[0])
-    expert = expert_of(options)
+    expert = expert_of(options).known_to(measured.action_names)
     if expert.action is None:
         raise ValueError("an expert who depends on the state needs transitions: moments keep no states")
     print(measured)
@@ -320,12 +324,38 @@ class Expert:
     Attributes:
         action: the action it always takes; None if it depends on the state.
         file: of demonstrations; None if there is none.
-        function: of states; None if there is none. Without a file and a function the log was made by the expert.
+        function: of states; None if there is none.
+        name: of the action it always takes, before the data say its number. Without any of these the log was made by
+            the expert.
     """
 
     action: int | None
     file: str | None = None
     function: Any = None
+    name: str = ""
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it always takes one action."""
+        return self.action is not None or bool(self.name)
+
+    def known_to(self, names: Sequence[str]) -> Expert:
+        """The same with the number of its action, by the names of actions in the data."""
+        if not self.name:
+            return self
+        if self.name not in names:
+            raise ValueError(_no_expert(self.name, names))
+        return Expert(list(names).index(self.name))
+
+
+def _no_expert(word: str, names: Sequence[str] = ()) -> str:
+    """That a word names no expert."""
+    named = f"one of {', '.join(names)}" if names else "a name with --actions left,right"
+    there = f"there is no file {word}" if word else "it is empty"
+    return (
+        f"--expert must be an action (a whole number, or {named}), the word {OBSERVED}, or a file of demonstrations; "
+        f"{there}"
+    )
 
 
 def expert_of(options: argparse.Namespace) -> Expert:
@@ -350,11 +380,12 @@ def expert_of(options: argparse.Namespace) -> Expert:
     check_named(word)
     if word and not is_file(word):
         return Expert(None, None, policy_at(word))
-    if not word or not Path(word).exists():
-        raise ValueError(
-            f"--expert must be an action (a whole number, or a name with --actions left,right), the word {OBSERVED}, "
-            f"or a file of demonstrations; {f'there is no file {word}' if word else 'it is empty'}"
-        )
+    if not word or (not Path(word).exists() and (names_file(word) or isinstance(options.actions, tuple))):
+        raise ValueError(_no_expert(word, options.actions if isinstance(options.actions, tuple) else ()))
+    if not Path(word).exists():
+        if options.errors is not None:
+            raise ValueError(_no_expert(word))
+        return Expert(None, name=word)
     kind = archive.kind_of(word)
     if kind is not None:
         raise ValueError(f"--expert must be a file of demonstrations, and {word} is a file of certirl ({kind})")

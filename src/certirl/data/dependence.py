@@ -307,6 +307,18 @@ def noise_fault(simulator: Simulator) -> str:
     return ""
 
 
+def is_noiseless(simulator: Simulator) -> bool:
+    """Whether answers to copies of some states never differ, and depend on the state."""
+    states = uniform_states(as_domain(simulator.domain), _ROWS, np.random.default_rng(0))
+    spreads = []
+    for action in range(simulator.n_actions):
+        calls = answers(simulator, np.repeat(states, _CALLS, axis=0), action, 0).reshape(_ROWS, _CALLS, -1)
+        if np.ptp(calls, axis=1).max() > 0:
+            return False
+        spreads.append(np.ptp(calls[:, 0], axis=0).max())
+    return bool(max(spreads) > _ROUNDING)
+
+
 def answers(simulator: Simulator, states: Any, action: int, number: int) -> Array:
     """Next states as shares of the widths ``[n, d]``, with a generator of this seed."""
     domain, device, seed = as_domain(simulator.domain), device_of(simulator), np.random.SeedSequence(number)

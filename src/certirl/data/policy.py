@@ -414,7 +414,8 @@ def _compare(grid: ExpertGrid, states: Array, probabilities: Array) -> None:
         place, sides = (", ".join(f"{x:.6g}" for x in numbers) for numbers in (states[row], grid.cells.sides))
         raise ValueError(
             f"the expert takes action {action} at s = {place} and nowhere around it on a grid of steps {sides}: it "
-            "switches within a cell, and a certificate needs pieces that are wider"
+            "switches within a cell, and a certificate needs pieces that are wider; name an expert without such "
+            + by_door("spots, say certirl.policy_from(states, actions)", "spots, or a file of its demonstrations")
         )
 
 

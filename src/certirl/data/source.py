@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.data.dependence import Sampling, can_pair, dependence, noise_fault, one_of_each, sampling
+from certirl.data.dependence import Sampling, can_pair, dependence, is_noiseless, noise_fault, one_of_each, sampling
 from certirl.data.simulator import (
     NO_TERMINAL_STATES,
     Design,
@@ -35,7 +35,7 @@ from certirl.functions.bases import Basis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, even_mesh, uniform_states
-from certirl.ground.doors import as_count, as_flag, as_number, setting
+from certirl.ground.doors import as_count, as_flag, as_number, by_door, setting
 from certirl.ground.records import Record
 
 _SEARCHED = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are searched for
@@ -143,6 +143,17 @@ class Source(Record):
         fault = "" if self.simulator is None else noise_fault(self.simulator)
         if fault:
             raise ValueError(fault)
+
+    def check_has_noise(self) -> None:
+        """Refuse simulators without noise, of which draws certify nothing: where f jumps, so does E[f(s')|s, a]."""
+        if self.simulator is not None and is_noiseless(self.simulator):
+            instead = f"leave {setting('delta')} out"
+            if len(self.domain) <= 2:
+                instead = by_door("use certirl.certify_deterministic", "use certirl cells")
+            raise ValueError(
+                "the simulator has no noise: its answers to copies of a state are all equal, and no tail is small for "
+                f"such dynamics, so that draws certify no reward; {instead}"
+            )
 
     def generator(self, rng: Any, role: str = "", *, plain: bool = False) -> np.random.Generator:
         """The generator of a task, as in `as_generator`; for a log of seed 0 if none is given."""

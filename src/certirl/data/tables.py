@@ -219,8 +219,8 @@ def _incomplete(table: Table, names: Names, by_episode: bool, demonstrations: bo
         needs = f"demonstrations need the columns {columns}"
     else:
         needs = (
-            "it needs the columns state, action, next_state (or state_0, …, next_state_0, …), or a column episode and "
-            "the next state in the next row"
+            "it needs the columns state, action, next_state (or state_0, …, next_state_0, …); where the next state is "
+            f"that of the next row, a column episode or, for one trajectory, {setting('step', repr('t'))}"
         )
     needs += ", in npz files arrays states, actions, next_states, episodes" * (table.kind == ".npz")
     reader = "policy_from" if demonstrations else "tables.read"

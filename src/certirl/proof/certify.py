@@ -101,6 +101,7 @@ def certify(
         source=origin,
     )
     check_draws(origin, count, case)
+    origin.check_has_noise()
     if len(components) <= 1:
         function = bounded(function, domain, reward_range)
     elif reward_range is not None:

@@ -164,6 +164,11 @@ class Request(Record):
         return self.source is not None and self.source.log is not None
 
     @property
+    def log_rows(self) -> int | None:
+        """The rows of the log; None for a simulator."""
+        return None if self.source is None or self.source.log is None else len(self.source.log)
+
+    @property
     def basis(self) -> Any:
         """Of the only component; None if it is to be chosen."""
         return self.components[0].basis if self.components else None

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf, isnan, nan
+from math import inf, isfinite, isnan, nan
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -46,16 +46,17 @@ from certirl.ground.domain import (
 )
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.records import Record
-from certirl.ground.status import DECLARE_TAIL, Finding, Reason, chance, rounded_down, weakest
+from certirl.ground.status import DECLARE_TAIL, Finding, Reason, chance, rounded_down, two_digits, weakest
 from certirl.proof.case import too_many_functions
 from certirl.proof.cells import CellCertificate
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
-from certirl.proof.tails import TailLike
-from certirl.solver.search import Round
+from certirl.proof.tails import GaussianNoise, TailLike
+from certirl.solver.search import TRAINING_SHARE, Round
 
 SHOWN = 3  # components named in the print
 SHOWN_ACTIONS = 8  # whose numbers of transitions are printed one by one
+_SAMPLED = {"episodes": " of episodes", "order": " in the order of time"}
 FEW = 100  # transitions of an action: with fewer a margin counts as within the noise
 
 
@@ -166,7 +167,7 @@ class Compared(Record):
 
 
 _SHARES = ("uncovered", "extrapolated", "ties", "unexplained")
-_LOSSES = ("residual", "largest_residual", "planned_regret", "planned_loss")
+_LOSSES = ("residual", "largest_residual", "planned_loss")
 _NOT_NEGATIVE = (*_SHARES, *_LOSSES, "rounds", "rows", "cover")
 
 
@@ -205,7 +206,8 @@ class Diagnostics(Record):
         greedy_share: fresh states at which no action has a better V than the expert's.
         outside_share: the same among states outside the tube.
         planned_share: states at which planning on R alone chooses the expert's action.
-        planned_regret: the expert's loss against the plan on R alone, measured by R, as a share of what acting at
+        planned_regret: the expert's loss against the plan on R alone, measured by R (negative where the plan is too
+            coarse to be the best one), as a share of what acting at
             random loses (see `planning.Comparison`).
         planned_loss: the plan's loss against the expert, measured by V, in the same unit.
         terminal: the terminal states in boxes, learned from marked ones or from asking the simulator.
@@ -214,6 +216,8 @@ class Diagnostics(Record):
         seed: the seed of the draws, if it was a number.
         search: the rounds of a search for a proof.
         coordinate_names: of the coordinates of the state, if the data have them.
+        sampling: how the rows of a log count in a proof: "independent", within "episodes", or in the "order" of time;
+            empty without a log or a proof.
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
@@ -258,6 +262,7 @@ class Diagnostics(Record):
     seed: int | None = None
     search: tuple[Round, ...] = ()
     coordinate_names: tuple[str, ...] = ()
+    sampling: str = ""
 
     def as_read(self, file: str) -> Diagnostics:
         """Refuse numbers that these cannot be, and a value form without its own.
@@ -343,7 +348,10 @@ class Diagnostics(Record):
     def _planned(self) -> str:
         if self.planned_share is None or self.planned_regret is None or self.planned_loss is None:
             return "on R alone: not tried"
-        by_reward = f"measured by R, the expert is {self.planned_regret:.1%} below the plan"
+        below = (
+            "the expert is {:.1%} below the plan" if self.planned_regret >= 0 else "the plan is {:.1%} below the expert"
+        )
+        by_reward = f"measured by R, {below.format(abs(self.planned_regret))}"
         by_value = f"by V, the plan is {self.planned_loss:.1%} below the expert"
         share = f"on R alone: agrees with the expert at {self.planned_share}"
         return f"{share}; {by_reward}, {by_value} (acting at random: 100%)"
@@ -736,7 +744,8 @@ class Solution(Record):
         trials = {} if is_proved or self.reward is None else texts
         claimed = {} if self.certificate is None else dict(self.certificate.lines())
         slack = trials.get("slack")  # V is free to prefer the expert where a reward of features does not explain it
-        tube = [claimed["tube"], f"regret {claimed['regret']}"] if is_proved and "tube" in claimed else []
+        is_bounded = self.certificate is not None and isfinite(self.certificate.margin)
+        tube = [claimed["tube"], f"regret {claimed['regret']}"] if is_bounded and "tube" in claimed else []
         checks = (texts.get("independence"), self._slack_used(), texts.get("program"))
         assumed = proof.assumptions if proof is not None and (is_proved or not self._by_value) else ()
         return {
@@ -848,7 +857,7 @@ class Solution(Record):
         if self.stats.noiseless:
             data = f"{number_of(self.samples, 'state')}, every action at each, observed without noise"
         elif self.samples:
-            data = self._counts()
+            data = f"{self._counts()}{_SAMPLED.get(self.stats.sampling, '')}"
         else:
             data = f"exact operators of {self.n_actions} actions"
         return f"{data}, discount {self.discount:g}, {self.stats.form or self.stats.choice}"
@@ -890,6 +899,7 @@ def build(
     action_names: tuple[str, ...] = (),
     search: tuple[Round, ...] = (),
     tail: TailLike = None,
+    log_rows: int | None = None,
 ) -> Solution:
     """The solution of a program for an expert who always takes one action.
 
@@ -906,12 +916,20 @@ def build(
         action_names: of the actions, if the data have them.
         search: the rounds of the search for a proof.
         tail: the declaration behind τ.
+        log_rows: of the log that was divided; None for draws.
     """
     first, counts = criteria[0], operators[0].counts if drawn is None else drawn
     named = recovery.components
     too_many = too_many_functions([component.basis for component in named])
     findings = findings_of(
-        recovery, certificate, refutation, asked=drawn is not None, too_many=too_many, alike=alike(criteria), tail=tail
+        recovery,
+        certificate,
+        refutation,
+        asked=drawn is not None,
+        too_many=too_many,
+        alike=alike(criteria),
+        tail=tail,
+        log_rows=log_rows,
     )
     reward = recovery.reward
     rewards = () if reward is None else reward.parts
@@ -976,6 +994,7 @@ def findings_of(
     too_many: str,
     alike: int | None = None,
     tail: TailLike = None,
+    log_rows: int | None = None,
 ) -> list[Finding]:
     """The findings that follow from a program and from the proofs tried after it.
 
@@ -987,6 +1006,7 @@ def findings_of(
         too_many: why no refutation is tried with this number of functions of V, in words; empty if one is.
         alike: an alternative action with the same estimated effect as the expert's; None without any.
         tail: the declaration behind τ.
+        log_rows: of the log that was divided; None for draws.
     """
     finding = recovery.finding
     if finding.status == "infeasible" and asked and alike is not None:
@@ -999,17 +1019,30 @@ def findings_of(
         return [Reason.CONTRADICTED.finding(fresh=certificate.estimated, training=recovery.margin)]
     if certificate.holds:
         return [Reason.CERTIFIED.finding(proved=finding.sentence)]
-    return [unproved(certificate, tail)]
+    return [unproved(certificate, tail, log_rows)]
 
 
-def unproved(claim: Certificate | Refutation, tail: TailLike) -> Finding:
-    """Why an attempt at a proof gave none, and what to change; the tail is the declaration behind τ."""
+def unproved(claim: Certificate | Refutation, tail: TailLike, rows: int | None = None) -> Finding:
+    """Why an attempt at a proof gave none, and what to change.
+
+    Args:
+        claim: the attempt.
+        tail: the declaration behind τ.
+        rows: of the log that was divided; None for draws.
+    """
     if isinstance(claim, Refutation):
         return Reason.UNPROVED.finding(what="the absence of a reward", missing=claim.missing)
     if not 0 < claim.margin < inf:
         missing = claim.missing
         if missing and missing == claim.excessive_tail:
             missing = claim.enough_columns(tail)
+        if rows is not None and claim.samples_needed is not None:
+            missing = _rows_needed(claim, rows, claim.samples_needed)
+        wider = "" if claim.wider_tube is None else f"{claim.wider_tube:g}"
+        if wider:
+            missing += f", or as many with {by_door(f'Settings(tube={wider})', f'--tube {wider}')}"
+        elif claim.samples_needed is not None:
+            missing += _known_noise(claim, tail)
         return Reason.UNPROVED.finding(what="the margin", missing=missing)
     size = claim.grounds[0].surrogate.columns.size
     return Reason.NO_TAIL.finding(
@@ -1019,6 +1052,23 @@ def unproved(claim: Certificate | Refutation, tail: TailLike) -> Finding:
         sure=chance(claim.delta),
         write=by_door("tail=certirl.GaussianNoise(…) or tail=0", "--tail"),
     )
+
+
+def _rows_needed(claim: Certificate, rows: int, needed: int) -> str:
+    """How many rows a log should have: the same share of them would be fresh."""
+    once = "" if claim.tail is not None else " once a tail is declared"
+    enough = two_digits(int(rows * needed / claim.samples))
+    return f"a log of about {enough} rows should suffice{once} ({TRAINING_SHARE:.0%} of them find the reward)"
+
+
+def _known_noise(claim: Certificate, tail: TailLike) -> str:
+    """That far less data are needed where the noise is known exactly; empty where that proof does not apply."""
+    is_affine = isinstance(tail, GaussianNoise) and not (tail.rate or tail.derivatives or tail.truncated)
+    if not is_affine or len(claim.domain) > 1 or claim.grounds[0].surrogate.columns.periodic_axes:
+        return ""
+    assert isinstance(tail, GaussianNoise)
+    instead = by_door("certirl.certify_gaussian", "certirl certify with --known-noise")
+    return f", or far fewer for {instead} if the standard deviation is exactly {tail.std:g}"
 
 
 def _undecided(refutation: Refutation | None, too_many: str) -> list[Finding]:

@@ -97,7 +97,9 @@ def solve(
         solution = solution.noted(Reason.UNPREDICTABLE.finding(errors=errors, chance=chance))
     seed = int(rng) if isinstance(rng, int | np.integer) else None
     names = (asked.moments or asked.origin).coordinate_names
-    return replace(solution, stats=replace(solution.stats, seed=seed, coordinate_names=names))
+    sampling = asked.origin.sampling if asked.is_log and asked.delta is not None else ""
+    stats = replace(solution.stats, seed=seed, coordinate_names=names, sampling=sampling)
+    return replace(solution, stats=stats)
 
 
 def _estimated(asked: Request) -> Solution:
@@ -205,6 +207,7 @@ def _proved_by_program(asked: Request) -> Solution:
         action_names=asked.origin.action_names,
         search=outcome.rounds,
         tail=asked.tail,
+        log_rows=asked.log_rows,
     )
 
 
@@ -243,6 +246,7 @@ def _check_widest(asked: Request) -> None:
 def _check_draws(asked: Request) -> None:
     """Refuse a simulator whose noise is not independent, and a tail that the data contradict."""
     asked.origin.check_noise()
+    asked.origin.check_has_noise()
     check_contradiction(asked.tail, asked.origin)
 
 

@@ -353,7 +353,7 @@ def _planned(
     # Nothing earns more than the best plan: where the expert does, the plan is not the best one.
     failure = -comparison.regret / comparison.chance if comparison.chance > 0 else 0.0
     if failure > COARSE:
-        reason, gap = Reason.PLANNED_TOO_COARSELY, failure
+        reason, gap, regret = Reason.PLANNED_TOO_COARSELY, failure, -failure
     elif decisive and gap > UNUSABLE:
         reason = Reason.PLANNED_FAR_AWAY
     model = ", in the model of the next state," if in_model else ""
@@ -459,7 +459,7 @@ def with_proof(solution: Solution, outcome: Outcome, asked: Request) -> Solution
     claim = certificate or refutation
     if claim is None or (refutation is not None and refutation.refuted):  # there are findings that say why
         return solution
-    return solution.noted(unproved(claim, asked.tail))
+    return solution.noted(unproved(claim, asked.tail, asked.log_rows))
 
 
 def proof_columns(
