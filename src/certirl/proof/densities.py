@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from certirl.proof.tails import Smooth, Tail
 # By the number of coordinates, along each of them. Without declared bounds: Gauss points of the next state, states
 # where the error is evaluated, points of the projection behind it. With them: next states and states.
 _GAUSS, _STATES, _PROJECTION = {1: 400, 2: 32, 3: 12}, {1: 801, 2: 41, 3: 13}, {2: 28, 3: 14}
-_EVEN, _SPREAD = {1: 3_000, 2: 160, 3: 32}, {1: 800, 2: 48, 3: 16}
+_EVEN, _SPREAD = {1: (3_000, 6_000), 2: (60, 160), 3: (16, 32)}, {1: 800, 2: 32, 3: 16}
+_ACCURATE = {1: 1e-6, 2: 1e-3, 3: 1e-2}  # the error of an integral that points are chosen for, if none are asked for
+_MOST_POINTS = 1 << 18  # next states that a message asks for
 _BLOCK = 1 << 21  # numbers of a density at once
 _SHARES = (1 / 12, 1 / 8, 1 / 6, 1 / 4, 1 / 3, 1 / 2)  # of the states: the degrees that their maximum speaks for
 _LINES = 5  # states from which declared derivatives are compared with differences
@@ -38,7 +41,7 @@ class DensityTail(Tail):
         n_actions: A.
         next_domain: the box of next states before they are placed.
         smooth: bounds on the derivatives in each coordinate of the state; none if they are not declared.
-        curvature: bounds on |∂²p_a/∂s'_i²| for each coordinate of the next state; none if they are not declared.
+        curvature: bounds on ∫|∂²p_a/∂s'_i²|ds' for each coordinate of the next state; none if they are not declared.
         points: next states along each coordinate.
         components: the same for groups of coordinates that move independently; none if they are not known.
 
@@ -62,7 +65,7 @@ class DensityTail(Tail):
         return self.number(columns)
 
     def number(self, columns: Basis, coordinates: Sequence[int] | None = None) -> float:
-        """τ: a bound with declared derivatives; without them the largest value on a mesh, a hundredth added.
+        """τ: a bound with declared derivatives; without them the largest value on a mesh, a hundredth added; at most 1.
 
         Example:
             >>> tail.number(certirl.Legendre(9)) < tail.number(certirl.Legendre(7))
@@ -77,7 +80,32 @@ class DensityTail(Tail):
                     "of the columns that chooses the tail of a component"
                 )
             return max(part.number(columns) for part in fitting)
-        columns = columns.on(self.domain)
+        return _computed(self, columns.on(self.domain)).number
+
+    def remedy(self, columns: Basis, limit: float) -> str:
+        """More next states, or a wider box of them, where these make τ too large.
+
+        :meta private:
+        """
+        if columns.dimension != len(self.domain):
+            return super().remedy(columns, limit)
+        found = _computed(self, columns.on(self.domain))
+        if max(found.integrals, found.outside) < limit / 2:
+            return super().remedy(columns, limit)
+        if found.outside > found.integrals:
+            return (
+                f"the part of the density outside next_domain {describe(self.next_domain)} makes τ larger by "
+                f"{found.outside:.2g}: pass a wider next_domain to tail_from_density"
+            )
+        count = math.ceil(self._count * math.sqrt(4 * found.integrals / limit))
+        said = f"the error of integrals over {self._count:,} next states along each coordinate makes τ larger by "
+        said += f"{found.integrals:.2g}: "
+        if count ** len(self.domain) <= _MOST_POINTS:
+            return f"{said}pass points={count} to tail_from_density"
+        return f"{said}make next_domain or curvature smaller, or leave smooth and curvature out"
+
+    def _compute(self, columns: Basis) -> _Computed:
+        d = len(self.domain)
         along = columns.size if d == 1 else self._along(_PROJECTION)
         nodes = columns.spread_points(*[along] * d)
         if self.smooth:
@@ -85,7 +113,7 @@ class DensityTail(Tail):
         states = mesh([np.linspace(low, high, self._along(_STATES)) for low, high in self.domain])
         y, weights = self._gauss()
         largest, _, _ = self._largest(columns, nodes, states, y, weights, 1e-7)
-        return 0.0 if largest < 1e-10 else 1.01 * largest
+        return _Computed(0.0 if largest < 1e-10 else min(1.01 * largest, 1.0))
 
     def change(self, differences: Array) -> float:
         """2, which says nothing: what the density says is not compared with data.
@@ -98,30 +126,43 @@ class DensityTail(Tail):
 
     def __str__(self) -> str:
         if not self.smooth:
-            return "a density gives this number, computed without a bound on its error"
+            return "this was computed from a declared density, without a bound on the error of the computation"
         said = " and ".join(dict.fromkeys(map(str, self.smooth)))
         curved = ", ".join(f"{bound:g}" for bound in self.curvature)
-        return f"this was computed from a density, where {said}, and |∂²p_a(s'|s)/∂s'²| ≤ {curved}"
+        mixed = ", mixed derivatives at most the products" * (len(self.domain) > 1)
+        return f"this was computed from a declared density, where {said}, and ∫|∂²p_a(s'|s)/∂s'²| ds' ≤ {curved}{mixed}"
 
-    def _bound(self, columns: Basis, nodes: Array) -> float:
-        """The error at spread states, inflated, and the distance of P_a f from polynomials of high degree."""
-        d, along = len(self.domain), self._along(_SPREAD)
-        count = self.points or self._along(_EVEN)
+    @property
+    def _count(self) -> int:
+        """Next states along each coordinate."""
+        if self.points is not None or not self.smooth:
+            return self.points or self._along(_GAUSS)
+        d, (least, most) = len(self.domain), _EVEN[self._along({1: 1, 2: 2, 3: 3})]
         sides = np.array([high - low for low, high in self.next_domain])
+        needed = float((sides * np.sqrt(np.array(self.curvature) * d / (8 * _ACCURATE[d]))).max())
+        return int(np.clip(needed + 2, least, most))
+
+    def _bound(self, columns: Basis, nodes: Array) -> _Computed:
+        """The error at spread states, inflated, and the distance of P_a f from polynomials of high degree."""
+        d, along, count = len(self.domain), self._along(_SPREAD), self._count
+        sides = np.array([high - low for low, high in self.next_domain])
+        steps = sides / (count - 1)
         y = mesh([np.linspace(low, high, count) for low, high in self.next_domain])
         ends = np.r_[0.5, np.ones(count - 2), 0.5]
         weights = np.ones(1)
-        for side in sides:
-            weights = np.multiply.outer(weights, side / (count - 1) * ends).ravel()
-        linear = float((sides / (count - 1)) ** 2 @ np.array(self.curvature)) / 8 * float(sides.prod())
+        for step in steps:
+            weights = np.multiply.outer(weights, step * ends).ravel()
+        linear = float(np.expm1(np.log1p(steps**2 * np.array(self.curvature) / 8).sum()))
+        _check_declared(self)
+        if 2 * linear >= 1:  # which is counted twice at least
+            return _Computed(1.0, 2 * linear)
         if not all(self._is_closed(axis, y, weights, linear) for axis in columns.periodic_axes):
-            return math.inf
-        self._check_derivatives(y, weights, linear)
+            return _Computed(math.inf)
         states = columns.spread_points(*[along] * d)
         largest, size, lost = self._largest(columns, nodes, states, y, weights, linear + 1e-6)
         outside = 0.0 if self.next_domain == self.domain else max(lost + linear, 0.0)
         largest += (linear + outside + _ROUNDING) * size
-        highest, best = columns.degrees.max(axis=0), math.inf
+        highest, best = columns.degrees.max(axis=0), _Computed(1.0)
         for share in _SHARES:
             total, factor = 0.0, 1.0
             for part, smooth, least in zip(columns.parts, self.smooth, highest, strict=True):
@@ -130,7 +171,10 @@ class DensityTail(Tail):
                 distance, inflation = smooth.number(wave), wave.inflation(along)
                 total += factor * (1 + inflation) * distance
                 factor *= inflation
-            best = min(best, factor * largest + total)
+            missing = factor * max(lost, 0.0) * size * (outside > 0)
+            integrals = factor * (linear + outside) * size - missing
+            found = _Computed(factor * largest + total, integrals, missing)
+            best = min(best, found, key=lambda each: each.number)
         return best
 
     def _is_closed(self, axis: int, y: Array, weights: Array, linear: float) -> bool:
@@ -147,16 +191,17 @@ class DensityTail(Tail):
         self, columns: Basis, nodes: Array, states: Array, y: Array, weights: Array, slack: float
     ) -> tuple[float, float, float]:
         """The largest error over states and actions by a sum over next states, 1 + Σ_j|c_j(s)| and mass not found."""
-        approximation = columns.values(states) @ np.linalg.pinv(columns.values(nodes))
+        at_states, projection = columns.values(states), np.linalg.pinv(columns.values(nodes))
         largest, lost = 0.0, -math.inf
         for action in range(self.n_actions):
             at_nodes, start = np.concatenate(list(self._kernels(nodes, action, y, weights, slack))), 0
             lost = max(lost, 1 - float(at_nodes.sum(axis=1).min()))
+            coefficients = projection @ at_nodes
             for kernel in self._kernels(states, action, y, weights, slack):
-                missed = kernel - approximation[start : start + len(kernel)] @ at_nodes
+                missed = kernel - at_states[start : start + len(kernel)] @ coefficients
                 largest, start = max(largest, float(np.abs(missed).sum(axis=1).max())), start + len(kernel)
                 lost = max(lost, 1 - float(kernel.sum(axis=1).min()))
-        return largest, 1 + float(np.abs(approximation).sum(axis=1).max()), lost
+        return largest, 1 + float(np.abs(at_states @ projection).sum(axis=1).max()), lost
 
     def _kernels(self, states: Array, action: int, y: Array, weights: Array, slack: float) -> Iterator[Array]:
         """p_a(y_q | s) w_q ``[n, q]`` for blocks of states."""
@@ -169,8 +214,9 @@ class DensityTail(Tail):
                 place = np.array2string(states[start + at], precision=4)
                 raise ValueError(
                     f"the density of action {action} from s = {place} sums up to {kernel[at].sum():.4g} over "
-                    f"{len(y):,} next states in {describe(self.next_domain)}, not to 1: it must be the density of a "
-                    "next state that lies there, and not too narrow"
+                    f"{len(y):,} next states in {describe(self.next_domain)}, not to 1: it must be a density, and next "
+                    "states lie there; where they are clipped, or placed otherwise, pass next_domain=(low, high) that "
+                    "holds nearly all of them before that, and for a narrow density more points"
                 )
             yield kernel
 
@@ -182,29 +228,54 @@ class DensityTail(Tail):
                 f"the density must return an array [states, next states], here {(len(states), len(y))}, got the shape "
                 f"{values.shape}"
             )
+        wrong = ~(np.isfinite(values) & (values >= -_ROUNDING))
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            raise ValueError(
+                f"the density of action {action} must be a number not below 0 (not its logarithm), got "
+                f"{values[row, column]:g} for s' = {np.array2string(y[column], precision=4)} from s = "
+                f"{np.array2string(states[row], precision=4)}"
+            )
         return values
 
-    def _check_derivatives(self, y: Array, weights: Array, linear: float) -> None:
-        """Refuse declared bounds that differences of the density exceed: a difference is a mean of derivatives."""
-        d, count = len(self.domain), round(len(y) ** (1 / len(self.domain)))
+    def _check(self) -> None:
+        """Refuse a density that is none, and declared bounds that its differences exceed: these are means of them.
+
+        Integrals are those of interpolants, from below: the mean over the corners of each cell.
+        """
+        d, count = len(self.domain), self._count
         low, high = np.array(self.domain).T
         places = low + (high - low) * (np.arange(_LINES)[:, None] + 0.5) / _LINES
+        y = mesh([np.linspace(*ends, count) for ends in self.next_domain])
+        steps = np.array([(last - first) / (count - 1) for first, last in self.next_domain])
+        errors = steps**2 * np.array(self.curvature) / 8
+        linear = float(np.prod(1 + errors)) - 1
         for action in range(self.n_actions):
-            table = self._values(y, places, action).reshape(-1, *[count] * d)
+            weights = np.ones(1)
+            for step in steps:
+                weights = np.multiply.outer(weights, step * np.r_[0.5, np.ones(count - 2), 0.5]).ravel()
+            slack = min(linear, 0.1) + 1e-6  # the declared bounds are still to be tested
+            table = np.concatenate(list(self._kernels(places, action, y, weights, slack))) / weights
+            table = table.reshape(-1, *[count] * d)
             for axis in range(d):
-                step = (self.next_domain[axis][1] - self.next_domain[axis][0]) / (count - 1)
-                found = float(np.abs(np.diff(table, 2, axis=axis + 1)).max()) / step**2
-                if found > 1.001 * self.curvature[axis] + _ROUNDING / step**2:
+                others = [other for other in range(d) if other != axis]
+                bent = np.abs(_in_cells(np.diff(table, 2, axis=axis + 1), others)).sum(axis=tuple(range(1, d + 1)))
+                found = float(bent.max()) / steps[axis] * float(np.prod(steps[others]))
+                allowed = self.curvature[axis] * float(np.prod(1 + errors[others]))
+                if found > 1.001 * allowed + _ROUNDING * count**d / steps[axis] * float(np.prod(steps[others])):
                     raise ValueError(
-                        f"curvature {self.curvature[axis]:g} is contradicted by the density of action {action}: its "
-                        f"second derivative in coordinate {axis} of the next state is at least {found:.3g} somewhere"
+                        f"curvature {self.curvature[axis]:g} is contradicted by the density of action {action}: "
+                        f"∫|∂²p_a/∂s'²| ds' in coordinate {axis} of the next state is at least {found:.3g} somewhere; "
+                        "a kink counts with its change of slope, and of a density that jumps leave smooth and "
+                        "curvature out"
                     )
                 order, bound = self.smooth[axis].order, self.smooth[axis].bound
                 step = (high - low)[axis] / (2 * order)
                 line = np.tile((low + high) / 2, (2 * order + 1, 1))
                 line[:, axis] = low[axis] + step * np.arange(2 * order + 1)
-                differences = np.abs(np.diff(self._values(y, line, action), order, axis=0)) @ weights
-                found = (float(differences.max()) - 2**order * linear) / step**order
+                moved = np.diff(self._values(y, line, action), order, axis=0).reshape(-1, *[count] * d)
+                moved = np.abs(_in_cells(moved, range(d))).sum(axis=tuple(range(1, d + 1))) * float(np.prod(steps))
+                found = (float(moved.max()) - 2**order * linear) / step**order
                 if found > 1.001 * bound:
                     raise ValueError(
                         f"{self.smooth[axis]} is contradicted by the density of action {action}: in coordinate {axis} "
@@ -227,6 +298,32 @@ class DensityTail(Tail):
         return counts[len(self.domain)]
 
 
+class _Computed(NamedTuple):
+    """τ, and what of it comes from the error of the integrals and from next states outside their box."""
+
+    number: float
+    integrals: float = 0.0
+    outside: float = 0.0
+
+
+@lru_cache(maxsize=256)
+def _computed(tail: DensityTail, columns: Basis) -> _Computed:
+    return tail._compute(columns)
+
+
+@lru_cache(maxsize=64)
+def _check_declared(tail: DensityTail) -> None:
+    tail._check()
+
+
+def _in_cells(table: Array, axes: Sequence[int]) -> Array:
+    """The means over the two ends of each step along axes of next states, which follow the first one."""
+    for axis in axes:
+        ends = np.moveaxis(table, axis + 1, 0)
+        table = np.moveaxis((ends[1:] + ends[:-1]) / 2, 0, axis + 1)
+    return table
+
+
 def tail_from_density(
     density: Density,
     domain: Any,
@@ -239,9 +336,9 @@ def tail_from_density(
 ) -> DensityTail:
     """The tail of dynamics whose density is known: ``tail=certirl.tail_from_density(p, domain, n_actions=2, …)``.
 
-    With ``smooth`` and ``curvature`` τ is a bound, and an assumption of the certificate is that these are true. Without
-    them nothing is assumed about the density between the points where it is evaluated; the certificate then says that
-    the error of its tail is not bounded.
+    With ``smooth`` and ``curvature`` τ is a bound, and an assumption of the certificate is that density and bounds are
+    true. Without them τ is an estimate, the largest value on a mesh and a hundredth more; that it is large enough is
+    then an assumption of the certificate, which it prints.
 
     Args:
         density: p_a(s'|s), a function of next states ``[m, d]``, states ``[n, d]`` and an action that returns
@@ -252,16 +349,21 @@ def tail_from_density(
             state: a box that holds nearly all of them before that, as the density says. The box if left out.
         smooth: bounds ∫|∂^p p_a(s'|s)/∂s_i^p| ds' ≤ b for every action, state and coordinate of the state, one for all
             coordinates or one for each; orders of 4 and more are best.
-        curvature: bounds on |∂²p_a(s'|s)/∂s'_i²|, one for all coordinates of the next state or one for each.
-        points: next states along each coordinate for the integrals; the error falls with their square. By default 3,000
-            on an interval, 160 and 32 in two and three coordinates.
+        curvature: bounds C_i ≥ ∫|∂²p_a(s'|s)/∂s'_i²| ds' for every action and state, one for all coordinates of the
+            next state or one for each; a kink counts with its change of slope. For independent noise in each coordinate
+            this is 4 times the largest slope of the density of the noise, if that has one peak and two points of
+            inflection. On a box the mixed derivatives, of second order in each coordinate of a set, must have integrals
+            of at most the product of the C_i, as they do for independent noise.
+        points: next states along each coordinate for the integrals; the error falls with their square, and time grows
+            with their number. By default what the bounds ask for, up to 6,000 on an interval, 160 and 32 in two and
+            three coordinates.
 
     Example:
         >>> def density(next_states, states, action):  # 0.5·sin s ± 0.2 + noise, on a circle
         ...     mean = 0.5 * np.sin(states[:, :1]) + (0.2, -0.2)[action]
         ...     turns = 2 * np.pi * np.arange(-3, 4)[:, None, None]
         ...     return np.exp(-((next_states[:, 0] - mean + turns) ** 2) / 2).sum(axis=0) / np.sqrt(2 * np.pi)
-        >>> bounds = {"smooth": certirl.Smooth(order=2, bound=0.7), "curvature": 0.5}
+        >>> bounds = {"smooth": certirl.Smooth(order=2, bound=0.7), "curvature": 1.0}
         >>> tail = certirl.tail_from_density(density, (-np.pi, np.pi), n_actions=2, **bounds)
         >>> columns = certirl.Fourier(7, (-np.pi, np.pi))
         >>> print(f"{tail.number(columns):.3f}, {bounds['smooth'].number(columns):.3f}")
@@ -278,11 +380,16 @@ def tail_from_density(
     orders: tuple[Smooth, ...] = ()
     bounds: tuple[float, ...] = ()
     if smooth is not None and curvature is not None:
-        orders = (smooth,) * len(box) if isinstance(smooth, Smooth) else tuple(smooth)
-        if len(orders) != len(box) or not all(isinstance(each, Smooth) for each in orders):
+        each: Sequence[Any] = smooth if isinstance(smooth, list | tuple) else [smooth] * len(box)
+        if len(each) != len(box) or not all(isinstance(order, Smooth) for order in each):
             raise ValueError(f"smooth must be certirl.Smooth(order, bound), or one for each coordinate, got {smooth!r}")
-        numbers = np.broadcast_to(as_reals(curvature, "curvature"), (len(box),))
-        bounds = tuple(as_number(bound, "curvature", least=0) for bound in numbers)
+        numbers = as_reals(curvature, "curvature")
+        if numbers.shape not in ((), (len(box),)):
+            raise ValueError(
+                f"curvature must be a number, or one for each of {len(box)} coordinates, got {curvature!r}"
+            )
+        orders = tuple(each)
+        bounds = tuple(as_number(bound, "curvature", least=0) for bound in np.broadcast_to(numbers, (len(box),)))
     if points is not None:
         points = as_count(points, "points", least=10)
     return DensityTail(density, box, as_n_actions(n_actions), reach, orders, bounds, points)

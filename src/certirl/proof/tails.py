@@ -637,9 +637,10 @@ def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
     family = columns.family
     if number is None:
         return f"NOT DECLARED: how far P_a f lies outside the {columns.size} functions of the state ({family})"
-    if number == 0:
-        return f"every P_a f is exactly a combination of the first {columns.size} {family} functions of the state"
     source = f", since {tail}" if isinstance(tail, Tail) else ""
+    if number == 0:
+        exactly = f"every P_a f is exactly a combination of the first {columns.size} {family} functions of the state"
+        return exactly + source
     if source and columns.periodic_axes:
         axes = ", ".join(map(str, columns.periodic_axes))
         source += f"; P_a f and its derivatives are periodic in coordinate {axes}"
