@@ -158,7 +158,7 @@ def test_a_picture_of_a_proof_by_cells_hides_no_undecided_cell(tmp_path):
     assert (picture.values[np.isfinite(picture.values)] <= proof.margins[proof.grid.cell(places)]).all()
     assert np.array_equal(picture.hatched[0], picture.x > 0.75)
     page = unescape(proof.report(tmp_path / "proof").read_text(encoding="utf-8"))
-    assert str(proof).splitlines()[0] in page and "certirl check certificate.npz" in page
+    assert str(proof).splitlines()[0] in page and "certirl check FILE.npz" in page
     assert all(sentence in page for sentence in proof.assumptions)
     proof.plot(path=tmp_path / "proof.png")
     assert (tmp_path / "proof.png").stat().st_size > 1000
