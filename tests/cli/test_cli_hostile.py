@@ -383,7 +383,7 @@ SENTENCES = [
     (f"{LOG} --cover 1e-12", "leave --cover out"),
     (f"{LOG} --slack nan", "--slack must be a price above 0, got nan"),
     (f"{LOG} --columns 0", "--columns must be a whole number of functions of the state, at least 1, got 0"),
-    (f"{LOG} --columns 100", "--columns must be a whole number of functions"),
+    (f"{LOG} --columns 0", "--columns must be a whole number of functions"),
     (f"{LOG} --size 5", "--size goes with --basis"),
     (f"{LOG} --basis legendre --size 0", "--size must be a whole number, at least 1, got 0"),
     (f"{LOG} --basis legendre --size {10**9}", "--size must be a whole number, at most 500, got 1000000000"),

@@ -144,3 +144,15 @@ def test_a_domain_read_off_the_data_is_no_ground_for_a_proof():
         certify(REWARD, undeclared, tail=0, **GIVEN | {"columns": certirl.Legendre(3)})
     with pytest.raises(ValueError, match="declared domain"):
         certirl.solve(undeclared, basis=certirl.Legendre(5), columns=3, discount=0.7, delta=0.05, tail=0)
+
+
+def test_columns_can_be_a_number_as_for_solve():
+    room = certirl.problems.thermostat(noise=3.0)
+    asked = {"discount": 0.7, "expert": 0, "tail": room.tail, "samples": 2_000, "rng": 1}
+    by_number, by_basis = (
+        certirl.certify(lambda states: states[:, 0], room, columns=columns, **asked)
+        for columns in (7, certirl.Legendre(7))
+    )
+    assert by_number.margin == by_basis.margin
+    with pytest.raises(ValueError, match="columns must be a basis, or a whole number of functions"):
+        certirl.certify(lambda states: states[:, 0], room, columns=0, **asked)

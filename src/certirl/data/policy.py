@@ -354,7 +354,7 @@ class ExpertGrid(Record):
         if len(self.domain) > 1:
             return "where it switches"
         count = len(self.switches)
-        return f"its {count} switch{'es' * (count != 1)}"
+        return "its switch" if count == 1 else f"its {count} switches"
 
     def described(self, pieces: Array) -> str:
         """Pieces in words."""

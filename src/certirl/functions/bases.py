@@ -21,6 +21,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import count
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -1002,6 +1003,14 @@ def product(*factors: Family, index: str = "total") -> Basis:
     interval = tuple(factor.interval for factor in factors) if all(placed) else None
     smallest = ProductBasis(1, interval, plain, index)
     return smallest.resized(_count_indices(smallest._families, smallest._highest, index))
+
+
+def first_functions(size: int, domain: Domain, periodic: Sequence[int] = ()) -> Basis:
+    """The first functions of the usual family: on a box those of the least total degree come first."""
+    if len(domain) == 1:
+        return (Fourier if periodic else Legendre)(size).on(domain)
+    degrees = (of_degree(domain, degree, tuple(periodic)) for degree in count(1))
+    return next(basis for basis in degrees if basis.size >= size).resized(size)
 
 
 def of_degree(domain: Domain, degree: int, periodic: Sequence[int] = ()) -> Basis:

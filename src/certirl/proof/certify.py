@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
+import numpy as np
+
 from certirl.data.policy import as_policy
 from certirl.data.simulator import Design, Simulator
 from certirl.data.source import Pool, Source, as_source, check_enough
 from certirl.data.transitions import Transitions
-from certirl.functions.bases import Basis, as_basis
+from certirl.functions.bases import MOST_FUNCTIONS, Basis, as_basis, first_functions
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
 from certirl.functions.reward import Reward, bounded, check_known, known_expert, unpack
 from certirl.ground.domain import Domain
-from certirl.ground.doors import as_delta, as_probability
+from certirl.ground.doors import as_count, as_delta, as_probability
 from certirl.ground.work import Report, check_progress, on, speaker, watched_stream
 from certirl.proof.case import Case
 from certirl.proof.certificate import Certificate, conclude
@@ -37,7 +39,7 @@ def certify(
     tail: TailLike = None,
     discount: float | None = None,
     expert: Any = None,
-    columns: Basis | Sequence[Basis] | None = None,
+    columns: Basis | int | Sequence[Basis] | None = None,
     samples: int | None = None,
     rng: Any = None,
     reward_range: tuple[float, float] | None = None,
@@ -61,8 +63,8 @@ def certify(
         discount: γ; known from a solution.
         expert: an action, or a function of states ``[n, d]`` to actions ``[n]`` or to probabilities ``[n, A]``; known
             from a solution.
-        columns: the functions of the state, for example ``Legendre(3)``, for a sum one basis for each component; known
-            from a solution.
+        columns: the functions of the state, for example ``Legendre(3)``, or their number; for a sum one basis for each
+            component; known from a solution.
         samples: fresh transitions per action to draw, 100,000 if left out; for simulators only.
         rng: a seed or Generator; needed with a simulator, and for splitting a log.
         reward_range: bounds on a plain function; looked up on a grid, and added to the assumptions, if left out.
@@ -87,7 +89,7 @@ def certify(
     expert = known_expert(reward, expert)
     function, discount = unpack(reward, discount)
     domain = origin.domain
-    components, spaces = _columns(reward, function, columns, domain)
+    components, spaces = _columns(reward, function, columns, domain, origin.periodic)
     check_known(discount=discount, expert=expert, columns=spaces)
     assert discount is not None and spaces is not None
     case = Case.of(
@@ -117,7 +119,7 @@ def certify(
 
 
 def _columns(
-    record: Any, function: Any, columns: Any, domain: Domain
+    record: Any, function: Any, columns: Any, domain: Domain, periodic: Sequence[int]
 ) -> tuple[Sequence[Component], list[Basis] | None]:
     """The components of a reward, and the columns of each: those of the call or of a solution; None without any."""
     components = function.components if isinstance(function, Reward) else ()
@@ -129,6 +131,9 @@ def _columns(
     each = list(columns) if isinstance(columns, list | tuple) else [columns] * len(boxes)
     if len(each) != len(boxes):
         raise ValueError(f"there are {len(boxes)} components but {len(each)} bases of columns")
+    if len(boxes) == 1 and isinstance(each[0], int | np.integer) and not isinstance(each[0], bool):
+        size = as_count(each[0], "columns", most=MOST_FUNCTIONS, meaning="a basis, or a whole number of functions")
+        return components, [first_functions(size, domain, periodic)]
     placed = zip(each, boxes, strict=True)
     return components, [as_basis(basis, box, name="columns", like="certirl.Legendre(3)") for basis, box in placed]
 

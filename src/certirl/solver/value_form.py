@@ -55,7 +55,16 @@ from certirl.fit.value_program import (
     profile_at,
 )
 from certirl.fit.witness import find_conflict
-from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis, fewest, of_degree
+from certirl.functions.bases import (
+    MOST_FUNCTIONS,
+    Basis,
+    Fourier,
+    Legendre,
+    as_basis,
+    fewest,
+    first_functions,
+    of_degree,
+)
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.features import Features
 from certirl.functions.reward import Reward
@@ -468,12 +477,13 @@ def proof_columns(
     """The functions of the state asked for; else as few as make the tail cost little of the value's span."""
     if isinstance(asked, Basis):
         return as_basis(asked, domain, name="columns")
-    choices = _column_choices(domain, periodic)
     if asked is not None or tail is None:
         meaning = by_door("a basis such as Legendre(15), or a whole number of functions", "a whole number of functions")
         most, usual = MOST_FUNCTIONS, COLUMNS[len(domain)]
         size = usual if asked is None else as_count(asked, "columns", most=most, meaning=meaning)
-        return next((basis for basis in choices if basis.size >= size), choices[-1]).resized(size)
+        return first_functions(size, domain, periodic)
+
+    choices = _column_choices(domain, periodic)
 
     def limit(basis: Basis) -> float:
         return TOLERABLE * (1 - discount) / (1 + (2 ** len(domain) * basis.size) ** 0.5)
