@@ -122,8 +122,8 @@ def test_bad_rewards_are_refused():
             certify(reward, PROBLEM, tail=0, samples=1_000, **GIVEN)
 
 
-def test_an_infinite_tail_proves_nothing():
-    with pytest.raises(ValueError, match=r"^3 columns give τ = inf; .*: use at least 5 columns \(τ = "):
+def test_a_tail_of_one_proves_nothing():
+    with pytest.raises(ValueError, match=r"^3 columns give τ = 1; .*: use at least 5 columns \(τ = "):
         certify(REWARD, PROBLEM, tail=certirl.Smooth(5, 1.0), samples=20_000, **GIVEN)
 
 

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import norm
 
 import certirl
+from certirl.cli import main
 from certirl.ground import archive
 from certirl.proof.drift import RIDGES, Drift, DriftSums, fit_drift, radius
 from certirl.proof.known_noise import Setting, prove
@@ -300,6 +301,7 @@ def test_the_reward_of_the_proof_can_be_had_and_proved_again(tmp_path):
     asked = {"std": 0.3, "discount": 0.7, "expert": 0, "samples": 3000, "rng": 0, "cells": 50}
     proof = certirl.certify_gaussian(lambda states: np.sin(states[:, 0]), Line(), **asked)
     assert proof.reward.basis.counts == (51,) and proof.reward(0.2) == pytest.approx(np.sin(0.2))
-    assert proof.reward.export(tmp_path / "reward.py").exists()
+    saved = str(proof.save(tmp_path / "proof"))
+    assert main(["export", saved, "-o", str(tmp_path / "reward.py")]) == 0 and (tmp_path / "reward.py").exists()
     assert certirl.certify_gaussian(proof.reward, Line(), **asked).margin == pytest.approx(proof.margin)
     assert certirl.certify_gaussian(proof, Line(), std=0.3, expert=0, cells=50, rng=1).discount == 0.7

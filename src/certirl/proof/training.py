@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.moments import Moments
+from certirl.data.policy import ExpertGrid
 from certirl.data.transitions import Piece, leading
 from certirl.functions.frame import frame
 from certirl.functions.reward import BoundedReward
@@ -296,7 +297,7 @@ def _better(
     lean = replace(surrogate, noise=surrogate.noise[:, :1], directions=0)
     moments, cross = evidence.operator_moments[:0], evidence.cross_moments[:, :0]
     options = (surrogate, evidence), (lean, replace(evidence, operator_moments=moments, cross_moments=cross))
-    heights, read = (_at_points if case.grid is None else _around_points)(case, surrogate)
+    heights, read = _heights(case, surrogate)
     asked = np.isfinite(heights) if np.isfinite(heights).any() else read
     if not asked.any():
         return surrogate, evidence
@@ -331,17 +332,19 @@ def planned_shares(case: Case, surrogate: Surrogate, evidence: Evidence, samples
     growth, points = samples / float(evidence.counts.min()), workings(surrogate, evidence, forecast=True).compared
     moments = np.stack([np.tile(point.noise.value, (2, 1)) for point in points.values()])
     ranges = np.stack([np.tile(point.noise.largest[:, 0], (2, 1)) for point in points.values()])
-    heights, read = (_at_points if case.grid is None else _around_points)(case, surrogate)
+    heights, read = _heights(case, surrogate)
     expected, bound = _MOMENTS * moments / growth, _RANGES * ranges / growth
     shares = _divided(read, heights - _DOUBT * np.sqrt(moments), expected, bound, delta * shares_of(surrogate)["band"])
     return shares.reshape(len(points), 2, *surrogate.mesh.counts)
 
 
-def _at_points(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool_]]:
+def _heights(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool_]]:
     """The expert's advantage that is forecast at the points, infinite where it is not asked for, and what is read.
 
-    For an expert of one action ``[C, 2, N]`` each.
+    ``[C, 2, N]`` each.
     """
+    if case.grid is not None:
+        return _heights_around(case.grid, case.tube, surrogate)
     values = surrogate.frame.values(surrogate.mesh.states)
     curves = np.stack([values @ (surrogate.fits[b] - surrogate.fits[a]) for b, a in surrogate.compared])
     sides = np.array([[b in surrogate.used, a in surrogate.used] for b, a in surrogate.compared])
@@ -349,10 +352,9 @@ def _at_points(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool
     return np.where(read, np.stack([curves, -curves], axis=1), np.inf), read
 
 
-def _around_points(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool_]]:
+def _heights_around(grid: ExpertGrid, tube: float, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool_]]:
     """The same for an expert that switches: the least advantage in the cells around each point, outside the tube."""
-    grid, mesh, harmonics = case.grid, surrogate.mesh, surrogate.frame
-    assert grid is not None
+    mesh, harmonics = surrogate.mesh, surrogate.frame
     axes = [part.spread_points(n)[:, 0] for part, n in zip(harmonics.parts, mesh.counts, strict=True)]
     after = [np.searchsorted(axis, cells) for axis, cells in zip(axes, grid.cells.middles(), strict=True)]
     corners = [
@@ -362,7 +364,7 @@ def _around_points(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.
         ).ravel()
         for side in product((0, 1), repeat=harmonics.dimension)
     ]
-    outside, near = grid.away + grid.reach > case.tube, grid.away <= case.tube
+    outside, near = grid.away + grid.reach > tube, grid.away <= tube
     heights = np.full((len(surrogate.compared), 2, len(mesh.states)), np.inf)
     read = np.zeros(heights.shape, dtype=bool)
     for pair, (b, a) in enumerate(surrogate.compared):
