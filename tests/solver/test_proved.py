@@ -216,6 +216,7 @@ def test_columns_are_those_that_the_tail_needs_or_the_cheapest():
         (lambda k: 2.0**-k, 10),
         (lambda k: 1.0 / k**2, 35),
         (lambda k: 1.0 / k, 99),
+        (lambda k: 2.0**-k + 0.01 + 0.01 * k, 6),  # more columns are worse
     ):
         wide = widened([moments], choice, lambda _, columns, tail=tail: tail(columns.size), discount=0.7, expert=0)
         assert wide.columns == (size,) and wide.bases[0].size == max(size, 7)

@@ -255,20 +255,25 @@ def _wider(basis: Basis, columns: int) -> Sequence[int]:
     return [size for size in sizes if size >= columns]
 
 
-def widest(
-    asked: Sequence[Component], columns: Any, domain: Domain, periodic: Sequence[int]
+def cheapest(
+    asked: Sequence[Component], columns: Any, domain: Domain, periodic: Sequence[int], cost: TailNumber
 ) -> list[Sequence[Component]]:
-    """For every family that can be chosen the most columns that it can come to, as bases of components.
+    """For every family that can be chosen the columns that cost less than 1, or least, as bases of components.
 
     Args:
         asked: components with their bases; none if these are to be chosen.
         columns: a number of them; None if `widened` chooses it.
         domain: the box of states.
         periodic: coordinates that are periodic.
+        cost: of a component with some columns.
     """
     families = [asked] if asked else [basis.components for basis in _largest_bases(domain, periodic)]
     return [
-        [replace(each, basis=each.basis.resized(columns or _wider(each.basis, 1)[-1])) for each in components]
+        [
+            replace(each, basis=fewest([each.basis.resized(size) for size in sizes], partial(cost, each))[0])
+            for each in components
+            for sizes in [[columns] if columns else _wider(each.basis, 1)]
+        ]
         for components in families
     ]
 

@@ -1022,18 +1022,25 @@ def of_degree(domain: Domain, degree: int, periodic: Sequence[int] = ()) -> Basi
 def fewest(choices: Sequence[Basis], cost: Callable[[Basis], float]) -> tuple[Basis, bool]:
     """The first basis that costs less than 1, with True; if there is none, the cheapest of those tried, with False.
 
+    Few are tried: larger and larger steps to one that is enough, and halves of the last step.
+
     Args:
-        choices: fewest functions first; more of them cost less, and few are tried.
+        choices: fewest functions first; with more of them the cost falls, and may rise after that.
         cost: of a basis.
     """
     costs: dict[int, float] = {}
 
     def enough(at: int) -> bool:
-        costs[at] = cost(choices[at])
+        costs[at] = costs[at] if at in costs else cost(choices[at])
         return costs[at] < 1
 
-    at = bisect_left(range(len(choices)), True, key=enough)
-    return (choices[at], True) if at < len(choices) else (choices[min(costs, key=costs.__getitem__)], False)
+    last = len(choices) - 1
+    steps = [*(2**n - 1 for n in range(last.bit_length()) if 2**n - 1 < last), last]
+    found = next((n for n, at in enumerate(steps) if enough(at)), None)
+    if found is None:
+        return choices[min(costs, key=costs.__getitem__)], False
+    between = range(steps[found - 1] + 1 if found else 0, steps[found] + 1)
+    return choices[between[bisect_left(between, True, key=enough)]], True
 
 
 def harmonic_table(t: Array, count: int, periodic: bool) -> Array:

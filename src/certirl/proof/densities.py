@@ -20,7 +20,7 @@ from certirl.proof.tails import Smooth, Tail
 _GAUSS, _STATES, _PROJECTION = {1: 400, 2: 32, 3: 12}, {1: 801, 2: 41, 3: 13}, {2: 28, 3: 14}
 _EVEN, _SPREAD = {1: (3_000, 6_000), 2: (60, 160), 3: (16, 32)}, {1: 800, 2: 32, 3: 16}
 _ACCURATE = {1: 1e-6, 2: 1e-3, 3: 1e-2}  # the error of an integral that points are chosen for, if none are asked for
-_MOST_POINTS = 1 << 18  # next states that a message asks for
+_MOST_POINTS = 1 << 19  # next states that a message asks for
 _BLOCK = 1 << 21  # numbers of a density at once
 _SHARES = (1 / 12, 1 / 8, 1 / 6, 1 / 4, 1 / 3, 1 / 2)  # of the states: the degrees that their maximum speaks for
 _LINES = 5  # states from which declared derivatives are compared with differences
@@ -97,7 +97,7 @@ class DensityTail(Tail):
                 f"the part of the density outside next_domain {describe(self.next_domain)} makes τ larger by "
                 f"{found.outside:.2g}: pass a wider next_domain to tail_from_density"
             )
-        count = math.ceil(self._count * math.sqrt(4 * found.integrals / limit))
+        count = math.ceil(self._count * math.sqrt(2 * found.integrals / limit))
         said = f"the error of integrals over {self._count:,} next states along each coordinate makes τ larger by "
         said += f"{found.integrals:.2g}: "
         if count ** len(self.domain) <= _MOST_POINTS:

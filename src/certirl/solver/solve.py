@@ -17,13 +17,13 @@ from certirl.data.simulator import Simulator
 from certirl.data.source import Pool, check_enough
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
-from certirl.fit.choose import Choice, as_asked, as_measured, choose, places, widened, widest
+from certirl.fit.choose import Choice, as_asked, as_measured, cheapest, choose, places, widened
 from certirl.fit.recover import OBJECTIVES, Recovery, alike, recover
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, speaker, watched_stream
-from certirl.proof.case import Case, tail_too_large
+from certirl.proof.case import Case, bounding_tail, tail_too_large
 from certirl.proof.tails import TailLike, check_contradiction, tail_number
 from certirl.solver.search import TRAINING_SHARE, Learner, Outcome, least_budget, search
 from certirl.solver.settings import Request, Settings, request
@@ -177,7 +177,7 @@ def _proved_by_program(asked: Request) -> Solution:
     choice = as_asked(asked.components, asked.columns)
     case = None if choice is None else _case(asked, choice)
     if choice is None and asked.tail is not None:
-        _check_widest(asked)
+        _check_tail(asked)
     _check_draws(asked)
     independence, further = _tested(asked, asked.samples // 4)
     pools = _pools(asked, _places(asked, asked.components)) if asked.is_log else None
@@ -230,10 +230,14 @@ def _tail_number(asked: Request, component: Component, columns: Basis) -> float:
     return tail_number(asked.tail, columns, coordinates) or 0.0
 
 
-def _check_widest(asked: Request) -> None:
+def _check_tail(asked: Request) -> None:
     """Refuse a tail that is too large for all columns that can be chosen."""
+
+    def cost(component: Component, columns: Basis) -> float:
+        return _tail_number(asked, component, columns) / bounding_tail(columns, asked.discount)
+
     sentences = []
-    for components in widest(asked.components, asked.columns, asked.domain, asked.origin.periodic):
+    for components in cheapest(asked.components, asked.columns, asked.domain, asked.origin.periodic, cost):
         places = [(each.coordinates, each.name) if len(components) > 1 else () for each in components]
         each = zip(components, places, strict=True)
         tails = (tail_too_large(asked.tail, part.basis, asked.discount, *place) for part, place in each)
