@@ -183,6 +183,8 @@ def test_components_use_the_numbers_of_their_coordinates():
 
 
 def test_declarations_are_checked():
+    with pytest.raises(ValueError, match=r"a function of the columns or a number not below 0, got 'gaussian:1:0.5'"):
+        tail_number("gaussian:1:0.5", Legendre(3))
     for settings, words in (
         ({"std": 0.0, "slope": 1}, "std must be a positive number"),
         ({"std": 1.0}, "declare either slope"),

@@ -562,7 +562,7 @@ def check_tail(tail: Any) -> None:
         return
     if not callable(tail):
         meaning = by_door(
-            "a number, GaussianNoise(std, slope), Smooth(order, bound) or a function of the columns", "a number"
+            "GaussianNoise(std, slope), Smooth(order, bound), a function of the columns or a number", "a number"
         )
         as_number(tail, "tail", least=0, meaning=meaning)
     elif not takes(tail, None):
