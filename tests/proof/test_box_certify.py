@@ -118,7 +118,7 @@ def test_wrong_calls_are_refused_in_a_sentence():
         certirl.solve(PROBLEM, discount=0.7, basis=full, columns=8, delta=0.05, rng=0)
     with pytest.raises(ValueError, match=r"3 coordinates at most.*certirl\.scenario"):
         certirl.solve(Four(), discount=0.7, delta=0.05, rng=0)
-    with pytest.raises(ValueError, match="a tail from derivatives is for states of one coordinate"):
+    with pytest.raises(ValueError, match="a tail from derivatives is for one coordinate"):
         certirl.certify(
             lambda s: s[:, 0],
             PROBLEM,
