@@ -102,12 +102,12 @@ def certify(
         components=components,
         source=origin,
     )
-    check_draws(origin, count, case)
-    origin.check_has_noise()
     if len(components) <= 1:
         function = bounded(function, domain, reward_range)
     elif reward_range is not None:
         raise ValueError("reward_range is for plain functions: the ranges of a sum of expansions are known")
+    check_draws(origin, count, case)
+    origin.check_has_noise()
     places = _places(components, spaces)
     training, fresh = split(origin, places, count, rng, progress, role="certify", paired=paired, design=case.design)
     say = speaker(progress)

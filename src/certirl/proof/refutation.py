@@ -28,7 +28,6 @@ from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, two_digits
 from certirl.proof.case import Case, too_many_functions
 from certirl.proof.certificate import least_enough
-from certirl.proof.misfit import check_fit
 from certirl.proof.sums import ResidualSums, gather_residuals, row_pairs, sum_error
 from certirl.proof.tails import largest_tail
 from certirl.proof.value_cones import Comparisons, Cover, Regression, comparisons, cover_of, obstacle, regression
@@ -384,7 +383,6 @@ def attempt(
         return None
     if reason:
         raise ValueError(reason)
-    check_fit(case, training)
     fitted = [regression(sums, functions.size) for sums, functions in zip(measured, classes, strict=True)]
     most, alternatives = None, None
     if len(case.parts) > 1:
