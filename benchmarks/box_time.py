@@ -21,7 +21,7 @@ from certirl.proof.certificate import conclude
 from certirl.proof.sums import gather
 from certirl.proof.training import fit_surrogates
 
-CASES = ((2, 19, 333_334), (3, 11, 250_000))
+SAMPLES = {2: 333_334, 3: 250_000}  # by the number of coordinates
 
 
 def case(dimension, factor, samples):
@@ -67,10 +67,11 @@ def case(dimension, factor, samples):
     return words | {"whole, processor seconds": whole, "rows": rows, "second order": certificate.losses["second order"]}
 
 
-def run(*, share: float = 1.0) -> dict[str, Any]:
-    """Two and three coordinates; with a smaller share of the transitions, a first look."""
+def run(*, share: float = 1.0, factors: tuple[int, ...] = (19, 11)) -> dict[str, Any]:
+    """Two and three coordinates, with so many functions of each; a smaller share of the transitions is a first look."""
     certirl.solve(problems.whirl(), discount=0.5, basis=product(Legendre(3), Legendre(3)), samples=500, rng=0)
-    record = {"cores": cores(), "cases": [case(d, factor, int(share * samples)) for d, factor, samples in CASES]}
+    cases = [case(d, factor, int(share * SAMPLES[d])) for d, factor in zip(SAMPLES, factors, strict=True)]
+    record = {"cores": cores(), "cases": cases}
     print(record)
     return record
 

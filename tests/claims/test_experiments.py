@@ -59,7 +59,7 @@ def test_an_experiment_runs_and_writes_its_numbers(name, part, tmp_path, monkeyp
 
 BENCHMARKS = {
     "accuracy": "--seeds 1 --workers 1 --most 1000",
-    "box_time": "--share 0.01",
+    "box_time": "--share 0.01 --factors 5 4",
     "certify_time": "--pairs 3000 --repeats 1",
     "columns": "--constant 4 --policy 4",
     "cost": "--rows 3000 --repeats 1",

@@ -539,10 +539,12 @@ class Certificate(Claim):
         ):
             return [*wrong, "the components of the solution are not those of its reward"]
         grounds = {ground.component: ground for ground in self.grounds}
-        for j, (term, estimate, (_, group)) in enumerate(zip(rewards, estimates, named, strict=True)):
+        for j, (term, estimate, (name, group)) in enumerate(zip(rewards, estimates, named, strict=True)):
             if (ground := grounds.pop(j, None)) is None:
                 wrong += failed((not term.coefficients.any(), "a component with a reward has no bound"))
                 continue
+            called = len(rewards) == 1 or ground.name == name
+            wrong += failed((called, f"the certificate calls component {name} {ground.name!r}"))
             coordinates = ground.coordinates or tuple(range(ground.columns.dimension))
             coefficients = np.array_equal(term.coefficients / ground.unit, ground.reward.coefficients)
             columns = ground.columns if by_value else estimate.functions("columns")
