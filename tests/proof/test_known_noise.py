@@ -305,3 +305,14 @@ def test_the_reward_of_the_proof_can_be_had_and_proved_again(tmp_path):
     assert main(["export", saved, "-o", str(tmp_path / "reward.py")]) == 0 and (tmp_path / "reward.py").exists()
     assert certirl.certify_gaussian(proof.reward, Line(), **asked).margin == pytest.approx(proof.margin)
     assert certirl.certify_gaussian(proof, Line(), std=0.3, expert=0, cells=50, rng=1).discount == 0.7
+
+
+def test_next_states_at_an_end_that_no_noise_reaches_are_refused():
+    rng = np.random.default_rng(0)
+    states, actions = rng.uniform(-0.1, 0.1, 400), np.tile([0, 1], 200)
+    after = states / 2 + 0.01 * rng.standard_normal(400)
+    after[:2] = 1.0
+    log = certirl.Transitions(states, actions, after, domain=((-1.0, 1.0),), independent=True)
+    asked = {"std": 0.01, "discount": 0.7, "expert": 0, "cells": 50, "rng": 0}
+    with pytest.raises(ValueError, match="the data contradict"):
+        certirl.certify_gaussian(lambda s: s[:, 0], log, **asked)

@@ -34,7 +34,7 @@ def reward(states):
 ASKED = {"expert": 1, "discount": 0.8, "rng": 1, "progress": False}
 
 
-@pytest.mark.parametrize("columns", [1, 2, 4])
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
 def test_a_number_that_the_data_contradict_is_refused(columns):
     with pytest.raises(ValueError, match="the data contradict the declared tail: under action"):
         certirl.certify(reward, Tank(), columns=Legendre(columns), tail=0, samples=20_000, **ASKED)

@@ -433,19 +433,6 @@ def _columns_of(states: Any) -> tuple[str, ...]:
     return columns if is_named else ()
 
 
-def leading(stream: Iterable[Piece], most: int, n_actions: int) -> list[Piece]:
-    """The first pieces of a stream with a given number of transitions of every action, in memory."""
-    held: list[Piece] = []
-    counts: dict[int, int] = {}
-    for piece in stream:
-        if all(counts.get(action, 0) < most for action in piece.actions):
-            held.append(piece)
-            counts |= {action: counts.get(action, 0) + len(piece.states) for action in piece.actions}
-        elif len(counts) == n_actions and min(counts.values()) >= most:
-            break
-    return held
-
-
 def counted(counts: Iterable[int]) -> str:
     """Transitions per action in words: one number, or the least and the largest."""
     numbers = [int(count) for count in counts]

@@ -50,7 +50,7 @@ _ROUNDING = 1e-12
 _ALIKE = 1e-4  # of the range: the largest difference of the answers of two calls, as in single precision
 _SMALLEST, _LARGEST = 1e-250, 1e250  # ranges that can be normalised; margins may be far below them
 OF_ACTIONS = "proofs are for rewards of states, and this one depends on the action: learn one that does not"
-_NOT_SQUARED = "which double precision cannot square: multiply it by a positive constant, which changes no policy"
+NOT_SQUARED = "which double precision cannot square: multiply it by a positive constant, which changes no policy"
 
 
 def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") -> Array:
@@ -564,7 +564,7 @@ def unit_of(span: float, largest: float) -> float:
     if span == 0:
         return 1.0
     if not _SMALLEST <= span <= _LARGEST or not largest <= _LARGEST:
-        raise ValueError(f"the reward has a range of {span:.3g} and values up to {largest:.3g}, {_NOT_SQUARED}")
+        raise ValueError(f"the reward has a range of {span:.3g} and values up to {largest:.3g}, {NOT_SQUARED}")
     return math.ldexp(1.0, math.frexp(span)[1] - 1)
 
 
@@ -574,7 +574,7 @@ def proved_range(reward: RewardLike) -> tuple[float, float] | None:
         return None
     largest = float(np.abs(reward.coefficients).max(initial=0.0))
     if largest > _LARGEST:
-        raise ValueError(f"the reward has coefficients up to {largest:.3g}, {_NOT_SQUARED}")
+        raise ValueError(f"the reward has coefficients up to {largest:.3g}, {NOT_SQUARED}")
     return reward.range
 
 

@@ -320,7 +320,7 @@ def percent_up(share: float, decimals: int = 2) -> str:
     return f"{ceil(share * unit) / unit:.{decimals}%}"
 
 
-def told_apart(*numbers: float) -> list[str]:
+def distinct_digits(*numbers: float) -> list[str]:
     """Numbers with two significant digits, or with as many as tell unequal ones apart."""
     for digits in range(2, 18):
         texts = [f"{number:.{digits}g}" for number in numbers]

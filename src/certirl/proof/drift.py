@@ -20,7 +20,7 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import by_door, setting
 from certirl.ground.records import Record
-from certirl.ground.status import told_apart
+from certirl.ground.status import distinct_digits
 
 COEFFICIENTS = 2  # of each drift
 PEAK = 1 / sqrt(2 * pi)  # of the normal density
@@ -268,7 +268,7 @@ def contradiction(
             sqrt(log(4 * comparisons / _MISTAKEN) / (2 * n)) + PEAK * float(spread[action, rows].max()) / drift.std
         )
         if distance > allowed:
-            found, possible = told_apart(distance, allowed)
+            found, possible = distinct_digits(distance, allowed)
             return (
                 f"{_contradiction()}: the noise of {n:,} transitions {where} has a distribution function that differs "
                 f"from the declared one by {found}, where {possible} is possible"
@@ -292,7 +292,7 @@ def _spread_fault(place: Array, shifts: Array, comparisons: int) -> str:
     least = sqrt(max(n - 2 * sqrt(n * level), 0.0)) - float(np.linalg.norm(shifts))
     if least <= length <= most:
         return ""
-    size, low, high = told_apart(*(number / sqrt(n) for number in (length, least, most)))
+    size, low, high = distinct_digits(*(number / sqrt(n) for number in (length, least, most)))
     return f"the noise of {n:,} transitions is {size} times as large as declared, where {low} to {high} is possible"
 
 
@@ -303,7 +303,7 @@ def _ends_fault(after: Array, line: Array, shifts: Array, drift: Drift, comparis
         away = (drift.wall - side * line) / drift.std
         least, most = (float(ndtr(-away + sign * shifts).sum()) for sign in (-1, 1))
         count = int((side * after >= 1).sum())
-        mean = min(max(count, least), most)  # nearest to what was counted
+        mean = max(min(max(count, least), most), 1e-300)  # nearest to what was counted
         if mean - count + (count * log(count / mean) if count else 0.0) > level:
             return (
                 f"{count:,} of {len(after):,} next states are at the {name} end of the interval, where about "

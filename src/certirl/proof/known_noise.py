@@ -24,7 +24,7 @@ from certirl.data.source import Source, as_source, check_declared
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
 from certirl.functions.cells import Cells
-from certirl.functions.reward import OF_ACTIONS, Reward, check_known, known_expert, unpack, values_alone
+from certirl.functions.reward import NOT_SQUARED, OF_ACTIONS, Reward, check_known, known_expert, unpack, values_alone
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe
@@ -521,7 +521,7 @@ def _reward_at_nodes(function: Any, domain: Domain, cells: int) -> tuple[Array, 
     values = values_alone(function, np.linspace(*domain[0], count + 1)[:, None])
     largest = float(np.abs(values).max())
     if not largest < _LARGEST:
-        raise ValueError(f"the reward has values of {largest:.0e}, which double precision cannot square: divide it")
+        raise ValueError(f"the reward has values up to {largest:.3g}, {NOT_SQUARED}")
     note = f"the reward is linear between its values at {count + 1:,} evenly spaced states"
     return np.asarray(values, dtype=float), () if exact else (note,)
 

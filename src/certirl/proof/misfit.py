@@ -7,14 +7,14 @@ inequality the noise is at most (2 Σw_r² log(2/η))^½ but for probability η.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import log
 
 import numpy as np
 
-from certirl.data.transitions import Piece, leading
+from certirl.data.transitions import Piece
 from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, Domain
+from certirl.ground.domain import Array
 from certirl.kernels.tensors import on_host
 from certirl.proof.case import Case
 
@@ -22,27 +22,28 @@ _MISTAKEN = 1e-6  # the probability that a true declaration is refused
 _MORE = 6  # functions beyond the columns, from which the weights are made
 _MOST_COLUMNS = 150
 _DEGREES, _PLACES = 4, (-0.5, 0.0, 0.5)  # of the functions of each coordinate of the next state
-_ROWS = 65_536  # of each action that are looked at
+_ROWS = 65_536  # of a piece that are held at once
 _SLACK = 1e-7  # for rounding
 
 
-def check_fit(case: Case, data: Iterable[Piece]) -> None:
+def check_fit(case: Case, data: Sequence[Piece]) -> None:
     """Refuse a declared tail that the rows contradict; they must be independent, given their states.
 
     Args:
         case: what is to be proved.
-        data: the rows; the first of them are compared.
+        data: the rows, or the first of them.
     """
     if case.sampling != "independent":
         return
     n_actions = case.policy.n_actions
-    held = leading(data, _ROWS, n_actions)
     for part in case.parts:
         if part.tail is None or part.columns.size > _MOST_COLUMNS:
             continue
         comparisons = len(case.parts) * n_actions * _MORE * part.columns.dimension * (_DEGREES + len(_PLACES))
+        views = (piece if part.coordinates is None else piece.view(part.coordinates) for piece in data)
+        held = list(on_host(views, part.columns.domain, _ROWS))
         for action in range(n_actions):
-            states, ends = _rows(held, action, part.coordinates, part.columns.domain)
+            states, ends = _rows(held, action, part.columns.dimension)
             least = distance_from(part.columns, states, ends, log(2 * comparisons / _MISTAKEN))
             if least > part.tail + _SLACK:
                 name = f" of {part.name}" if part.name else ""
@@ -79,16 +80,8 @@ def distance_from(columns: Basis, states: Array, ends: Array, level: float) -> f
     return float((seen / np.abs(weights).sum(axis=0)[:, None]).max(initial=0.0))
 
 
-def _rows(
-    held: Iterable[Piece], action: int, coordinates: tuple[int, ...] | None, domain: Domain
-) -> tuple[Array, Array]:
+def _rows(held: Iterable[Piece], action: int, dimension: int) -> tuple[Array, Array]:
     """States and next states of an action ``[n, d]``."""
-    states, ends = [np.zeros((0, len(domain)))], [np.zeros((0, len(domain)))]
-    count = 0
-    for piece in held:
-        if action in piece.actions and count < _ROWS:
-            for own in on_host([piece if coordinates is None else piece.view(coordinates)], domain, _ROWS):
-                states.append(own.states)
-                ends.append(own.next_states[own.actions.index(action)])
-                count += len(own.states)
+    own = [(piece.states, piece.next_states[piece.actions.index(action)]) for piece in held if action in piece.actions]
+    states, ends = zip(*own, strict=True) if own else ((np.zeros((0, dimension)),),) * 2
     return np.concatenate(states), np.concatenate(ends)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from certirl.data.moments import Moments
 from certirl.data.policy import ExpertGrid
-from certirl.data.transitions import Piece, leading
+from certirl.data.transitions import Piece
 from certirl.functions.frame import frame
 from certirl.functions.reward import BoundedReward
 from certirl.ground.domain import Array
@@ -87,7 +87,7 @@ def fit_surrogates(
     else:
         regressions = [_regression(sums, blank) for sums, blank in zip(gather(blanks, training), blanks, strict=True)]
     rough = [_solved(blank, *regression) for blank, regression in zip(blanks, regressions, strict=True)]
-    data = leading(training if again is None else again, FORECAST, case.policy.n_actions)
+    data = _leading(training if again is None else again, FORECAST, case.policy.n_actions)
     check_fit(case, data)
     turned = [
         replace(guess, **_directions(guess, sums, _residual_covariance(guess, data), pointwise))
@@ -112,6 +112,19 @@ def _designs(blanks: Sequence[Surrogate], training: Iterable[Piece], samples: in
         sums.check_determine(blank.columns, kind="training")
         designs.append(sums.gram if samples is None else sums.gram * (samples / float(sums.counts.min())))
     return designs
+
+
+def _leading(stream: Iterable[Piece], most: int, n_actions: int) -> list[Piece]:
+    """The first pieces of a stream with a given number of transitions of every action, in memory."""
+    held: list[Piece] = []
+    counts: dict[int, int] = {}
+    for piece in stream:
+        if all(counts.get(action, 0) < most for action in piece.actions):
+            held.append(piece)
+            counts |= {action: counts.get(action, 0) + len(piece.states) for action in piece.actions}
+        elif len(counts) == n_actions and min(counts.values()) >= most:
+            break
+    return held
 
 
 def blank_surrogate(case: Case, part: Any, reward: BoundedReward) -> Surrogate:
