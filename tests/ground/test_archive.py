@@ -4,7 +4,8 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, NamedTuple
+from types import GenericAlias
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
@@ -15,6 +16,13 @@ import files
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array
+
+
+class Numbers:
+    """A named type of one parameter on every Python: `type Numbers[T] = …`, as numpy 2.5 has it for NDArray."""
+
+    __value__ = np.ndarray[Any, np.dtype[TypeVar("T")]]
+    __class_getitem__ = classmethod(GenericAlias)
 
 
 @archive.record
@@ -48,6 +56,7 @@ class Tree:
     depth: int
     height: float
     evergreen: bool
+    rings: Numbers[np.int64]
     note: str | None = None
     rule: Callable[[Array], Any] | None = None
     box: Any = None
@@ -70,6 +79,7 @@ def tree():
         depth=7,
         height=0.1,
         evergreen=True,
+        rings=np.array([1, 2, 3]),
         rule=lambda states: states,
         box=((0.0, 1.0), (2, "x")),
     )
@@ -84,6 +94,7 @@ def test_a_record_comes_back_by_its_fields(tmp_path):
     assert found.losses["grid"] == 0.25 and math.isnan(found.losses["second order"])
     assert found.rule is None  # functions are not kept
     np.testing.assert_array_equal(found.ends, made.ends)
+    assert found.rings.dtype.kind == "i" and found.rings.tolist() == [1, 2, 3]
     assert found.marks.dtype == bool and found.marks.tolist() == [True, False]
     for own, other in zip(found.branches, made.branches, strict=True):
         assert own.basis == other.basis and own.counts.dtype.kind == "i"
@@ -120,6 +131,7 @@ CHANGED = {
     "an array too many": (lambda r, a: a.update(more=np.ones(2)), "there is no field for the array more"),
     "an array for a number": (lambda r, a: r.update(depth={"array": [2]}), "depth is not an array"),
     "numbers for truth values": (lambda r, a: a.update(marks=np.ones(2)), "marks must be an array of truth values"),
+    "floats for rings": (lambda r, a: a.update(rings=np.ones(3)), "rings must be an array of whole numbers"),
     "floats for counts": (
         lambda r, a: a.update({"branches.0.counts": np.ones(2)}),
         "branches.0.counts must be an array of whole numbers",

@@ -386,11 +386,14 @@ class _Reader:
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
-    """The members of a union, without what only annotates them."""
-    if typing.get_origin(hint) is Annotated:
-        return _alternatives(typing.get_args(hint)[0])
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return tuple(option for member in typing.get_args(hint) for option in _alternatives(member))
+    """The members of a union, without what only annotates or names them."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _alternatives(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return tuple(option for member in arguments for option in _alternatives(member))
+    if hasattr(origin, "__value__"):  # a named type, as NDArray is since numpy 2.5 on Python 3.12
+        return _alternatives(origin.__value__[arguments])
     return (hint,)
 
 
