@@ -14,6 +14,7 @@ from certirl.data.dependence import noise_fault
 from certirl.data.policy import as_policy
 from certirl.data.simulator import as_generator, ask, terminal_of
 from certirl.fit.effects import is_deterministic
+from certirl.ground import doors
 from certirl.proof.tails import Smooth, is_number, tail_number
 from sizes import sizes
 
@@ -942,3 +943,11 @@ def test_an_expert_whose_answer_depends_on_the_call_is_refused(expert):
         certirl.refute(
             Gather(), expert=expert, basis=certirl.Legendre(2), tail=0, columns=1, samples=2_000, rng=1, tube=0.1
         )
+
+
+@pytest.mark.parametrize("text", ["\x1b[2K", "a\nb", "a\tb", "\u202eb", "\u200bb", "\ud800", b"a", 5, None])
+def test_text_that_could_change_what_is_printed_is_refused(text):
+    with pytest.raises(ValueError, match="name must be a text of printable characters, got ") as caught:
+        doors.as_text(text, "name")
+    assert str(caught.value).isprintable()
+    assert doors.as_text(np.str_("θ̇ in °C, 温度"), "name") == "θ̇ in °C, 温度"

@@ -131,6 +131,13 @@ def as_flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def as_text(value: Any, name: str) -> str:
+    """A text of printable characters: line breaks, control characters and marks of writing direction are refused."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError(f"{setting(name)} must be a text of printable characters, got {shown(value)}")
+    return str(value)
+
+
 def as_array(
     values: Any, name: str, *, truth: bool = False, first: int = 0, instead: str | None = None
 ) -> NDArray[Any]:
