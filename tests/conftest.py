@@ -1,15 +1,27 @@
 """What holds for all tests."""
 
 import os
+import shutil
 import signal
 import sys
 
 import numpy as np
 import pytest
 
+import oracle
+
 # A shell lets what it starts in the background ignore Ctrl-C, and so do the children of that; some tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--no-check", action="store_true", help="do not check what tests make; for mutants")
+
+
+def pytest_configure(config):
+    if not config.getoption("--no-check"):
+        oracle.watch()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -38,3 +50,15 @@ def _left_as_it_was():
     assert _state() == state
     changed = {name for name, value in variables.items() if os.environ.get(name) != value}
     assert changed - {"PYTEST_CURRENT_TEST"} == set()
+
+
+@pytest.fixture(autouse=True)
+def _confirmed(request, tmp_path_factory):
+    """Fail a test that makes a certificate, a refutation or a solution which the independent checker rejects."""
+    yield
+    records = oracle.made()
+    if records and not request.node.get_closest_marker("unchecked"):
+        folder = tmp_path_factory.mktemp("claims")
+        faults = [fault for record in records if (fault := oracle.fault(record, folder))]
+        shutil.rmtree(folder)
+        assert not faults, "\n".join(faults)

@@ -142,6 +142,7 @@ def test_second_order_is_needed(monkeypatch, runs):
     assert share_outside(setting, runs) > 0.5  # far more than δ
 
 
+@pytest.mark.unchecked
 def test_the_tail_is_needed(monkeypatch):
     monkeypatch.setattr(training, "check_fit", lambda *_: None)  # which refuses a tail of zero here
     problem = certirl.problems.thermostat()
@@ -154,6 +155,7 @@ def test_the_tail_is_needed(monkeypatch):
     assert above == {True: False, False: True}
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize("runs", sizes(10, 100))
 def test_the_band_is_needed(monkeypatch, runs):
     honest = inequalities.sloped

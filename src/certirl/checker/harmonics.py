@@ -452,7 +452,7 @@ class Box:
 
     def lifted(self, sums: Floats) -> Enclosure:
         """Σ h hᵀ f ``[…, k, k]`` from the sums Σ χ f ``[…, *wide]``."""
-        flat = sums.reshape(*sums.shape[: sums.ndim - len(self.wide)], -1)
+        flat = sums.reshape(*sums.shape[: sums.ndim - len(self.wide)], math.prod(self.wide))  # … may be 0
         terms = [Enclosure(flat[..., places]) * shares for places, shares in self._lifting]
         return sum(terms[1:], terms[0])
 

@@ -237,6 +237,7 @@ class Derivation:
         lower: bounds on D_ba in every cell, by pair.
         parts: the estimate, estimation, grid and second order that they are made of.
         rounding: what every bound is less by.
+        growth: by what the second order is magnified, and with it what the last digits of the drifts differ by.
         span: V differs by at least this between two states.
     """
 
@@ -310,7 +311,8 @@ class Derivation:
         sup = (bounds.max(axis=0) + (f2 + g * visits * (rare + over)) / (1 - g) + over) * MORE
         if not 2 * sup[1] < 1:
             raise TooLittleError("the drifts are too uncertain for any bound")
-        omega = float(2 * sup[0] / (1 - 2 * sup[1])) * MORE
+        self.growth = 1 / float(1 - 2 * sup[1])
+        omega = float(2 * sup[0]) * self.growth * MORE
         scale = np.array([1.0, omega])
         constant, jump = float((f2 + (rare + over) * visits) @ scale) / (1 - g), 2 * visits * float(rare @ scale)
         later = bounds_after @ scale + float(slack @ scale)
@@ -454,7 +456,7 @@ class GaussianCertificate:
         margin, pair, place = best
         self.derived = margin
         parts = [float(part[place]) for part in work.parts[pair]]
-        scale = abs(parts[0]) + sum(parts[1:])
+        scale = abs(parts[0]) + sum(parts[1:3]) + work.growth * parts[3]
         slack = RELATIVE * scale + 2 * work.rounding
         if set(self.losses) != set(LOSSES):
             raise DamagedError(f"losses should be {', '.join(LOSSES)}")
