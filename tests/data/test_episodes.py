@@ -1,5 +1,6 @@
 """Logs with episodes: pairs, ends, what lies outside; and the records of other libraries, known by their attributes."""
 
+import html
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -7,7 +8,10 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.checker.known_noise import KINDS
+from certirl.cli import main
 from certirl.data.episodes import Steps
+from certirl.data.transitions import Bias
 
 WALKS = [
     ([0.0, 0.1, 0.2, 0.9], [0, 1, 1], True),
@@ -99,7 +103,9 @@ def test_a_last_action_without_a_next_state_is_left_out_and_noted():
     steps = rows([0.0, 0.1, 0.5, 0.6], [0, 1, 1, 0], ["a", "a", "b", "b"], [False, True, False, False]).by_episode()
     assert steps.states.ravel().tolist() == [0.0, 0.5]
     assert not steps.terminal.any()
-    assert "last action of 2 episodes" in steps.notes[0]
+    cut, ended = steps.notes
+    assert "last action of 1 episode has no next state" in cut and not isinstance(cut, Bias)
+    assert "last action of 1 episode was left out because of where it led" in ended and isinstance(ended, Bias)
     with pytest.raises(ValueError, match="episode a continues after it was terminated"):
         rows([0.0, 0.1, 0.2], [0, 1, np.nan], ["a", "a", "a"], [True, False, False]).by_episode()
     with pytest.raises(ValueError, match="has a row without an action before its last one"):
@@ -137,11 +143,104 @@ def test_rows_that_were_dropped_or_moved_at_the_edge_are_no_ground_of_a_proof(ou
     walks = [([s, after_, 0.0], [a, 1]) for s, after_, a in zip(states, after, actions, strict=True)]
     log = certirl.from_episodes(walks, domain=(-1, 1), outside=outside)
     asked = {"discount": 0.5, "expert": 0, "columns": certirl.Legendre(2), "tail": 0, "rng": 0}
-    with pytest.raises(ValueError, match=r"a certificate needs rows as they were logged, and .* leave the domain"):
+    with pytest.raises(ValueError, match=r"a proof needs rows as they were logged, and .* leave the domain"):
         certirl.certify(lambda s: s[:, 0], log, reward_range=(-1, 1), **asked)
     ends = [([s, after_], [a]) for s, after_, a in zip(states, after, actions, strict=True)]
     log = certirl.from_episodes(ends, domain=(-1, 1), outside="clip")  # next states alone are moved: so do the dynamics
-    assert not certirl.certify(lambda s: s[:, 0], log, reward_range=(-1, 1), **asked).holds
+    clipped = certirl.certify(lambda s: s[:, 0], log, reward_range=(-1, 1), **asked)
+    assert not clipped.holds and "they were moved to its edge" in clipped.assumptions[2]
+
+
+def test_no_proof_rests_on_episodes_whose_last_steps_are_missing_because_of_where_they_led(tmp_path, capsys):
+    """Action 0 leads up or down; after some steps up the episode is terminated, in a state that the table lacks.
+
+    What is left of action 0 leads down more often than action 0 does: the worse action seemed to be the better one.
+    """
+    rng, table = np.random.default_rng(0), {name: [] for name in ("episode", "state", "action", "terminated")}
+    for episode in range(60):
+        state = rng.uniform(2, 8)
+        for step in range(4):
+            action = int(rng.integers(2))
+            after = np.clip(0.9 * state + (1.0, 0.85)[action] + 2 * rng.normal(), 0, 10)
+            over = action == 0 and after > state
+            for name, value in zip(table, (episode, state, action, over), strict=True):
+                table[name].append(value)
+            if over or step == 3:
+                break
+            state = after
+    log = certirl.tables.read(table, domain=(0, 10))
+    asked = {"expert": 1, "tail": certirl.GaussianNoise(2.0, slope=0.9)}
+    sentence = r"a proof needs rows as they were logged, and .* because of where it led: to a terminal state"
+    for refused in (
+        lambda: certirl.certify(lambda s: s[:, 0], log, discount=0.7, columns=certirl.Legendre(5), **asked),
+        lambda: certirl.solve(log, discount=0.7, delta=0.05, **asked),
+        lambda: certirl.solve(log, discount=0.7, delta=0.05, expert=lambda s: s[:, 0] > 5, tail=asked["tail"]),
+        lambda: certirl.refute(log, basis=certirl.Legendre(2), columns=5, **asked),
+        lambda: certirl.certify_gaussian(lambda s: s[:, 0], log, discount=0.7, std=2.0, expert=1),
+        lambda: certirl.export.interval_mdp(log, cells=4, delta=0.05),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            refused()
+    with pytest.raises(ValueError, match="add a last row to each of these episodes"):
+        certirl.solve(log, discount=0.7, delta=0.05, **asked)
+    assert "left out because of where it led" in str(certirl.solve(log, discount=0.7, expert=1))
+    path = tmp_path / "log.csv"
+    rows = zip(*table.values(), strict=True)
+    path.write_text("\n".join([",".join(table), *(",".join(map(str, row)) for row in rows)]))
+    command = f"solve {path} --discount 0.7 --expert 1 --domain 0 10 --tail gaussian:2:0.9 --delta 0.05"
+    assert main(command.split()) == 2
+    assert "a proof needs rows as they were logged" in capsys.readouterr().err
+
+
+def test_what_was_done_to_a_log_is_printed_with_every_proof_and_answer(tmp_path, capsys):
+    """A motor that runs backwards beyond 0.9, and controls that are taken for the nearest of −1 and 1."""
+    rng = np.random.default_rng(0)
+    controls, states = rng.uniform(-1, 1, 6_000), rng.uniform(-1, 1, 6_000)
+    after = np.where(np.abs(controls) > 0.9, -1.0, 1.0) * controls / 2 + rng.uniform(-0.5, 0.5, 6_000)
+    steps = [([s, n], [c]) for s, n, c in zip(states, after, controls, strict=True)]
+    log = certirl.from_episodes(steps, domain=(-1, 1), actions=[-1.0, 1.0])
+    (note,) = log.notes
+    assert "controls were taken for the nearest of 2 actions" in note
+    assumed = f"the dynamics are those of the log as it was read: {note}"
+    asked = {"expert": 1, "tail": 0, "columns": certirl.Legendre(1), "rng": 0}
+    proof = certirl.certify(lambda s: s[:, 0], log, discount=0.5, reward_range=(-1, 1), **asked)
+    assert proof.holds and assumed in proof.assumptions and assumed in str(proof)
+    assert assumed in certirl.check(proof.save(tmp_path / "proof")).trusted
+    assert assumed in certirl.load(tmp_path / "proof.npz").assumptions
+    assert html.escape(note) in proof.report(tmp_path / "proof.html").read_text()
+    actions = rng.integers(2, size=600)
+    moved = np.clip((-0.3, 0.3) @ np.eye(2)[:, actions] + 0.3 * rng.normal(size=600), -1, 1)
+    gaussian = certirl.Transitions(states[:600], actions, moved, domain=(-1, 1), notes=log.notes)
+    known = certirl.certify_gaussian(lambda s: s[:, 0], gaussian, discount=0.5, std=0.3, expert=1, cells=40)
+    assert assumed in known.assumptions and assumed in certirl.check(known.save(tmp_path / "known")).trusted
+    refuted = certirl.refute(log, basis=certirl.Legendre(2), **{**asked, "columns": 2})
+    assert assumed in refuted.assumptions and assumed in certirl.check(refuted.save(tmp_path / "refuted")).trusted
+    for delta in (None, 0.05):
+        declared = {"tail": 0, "columns": 2} if delta else {}
+        solved = certirl.solve(log, discount=0.5, expert=1, basis=certirl.Legendre(2), delta=delta, rng=0, **declared)
+        assert note in str(solved) and note in certirl.load(solved.save(tmp_path / "solved")).stats.log_notes
+        assert html.escape(note) in solved.report(tmp_path / "solved.html").read_text()
+        assert note in str(certirl.load(tmp_path / "solved.npz"))
+    assert main(["check", str(tmp_path / "solved.npz")]) == 0
+    assert assumed in capsys.readouterr().out
+    assert note in str(certirl.export.interval_mdp(log, cells=2, delta=0.05))
+
+
+def test_an_assumption_of_a_log_says_that_no_row_is_missing_because_of_its_next_state():
+    """Rows that are kept by their outcome are independent of each other: that alone was assumed, and not enough."""
+    rng = np.random.default_rng(0)
+    states, actions = rng.uniform(-1, 1, 4_000), np.repeat([0, 1], 2_000)
+    after = rng.uniform(-1, 1, 4_000)
+    log = certirl.Transitions(states, actions, after, domain=(-1, 1))
+    asked = {"discount": 0.5, "expert": 1, "columns": certirl.Legendre(1), "tail": 0, "rng": 0}
+    paired = certirl.Transitions(np.tile(states[:2000], 2), actions, after, domain=(-1, 1), paired=True)
+    for each in (log, paired):
+        proof = certirl.certify(lambda s: s[:, 0], each, reward_range=(-1, 1), **asked)
+        assert "no row is in the log, or missing, because of its next state" in str(proof)
+    for row in ("independent", "paired", "dependent"):
+        assert "missing, because of" in KINDS[row] or "missing because of where it led" in KINDS[row]
+    drawn = certirl.certify(lambda s: s[:, 0], certirl.problems.thermostat(), samples=400, **{**asked, "tail": None})
+    assert "log" not in str(drawn)
 
 
 def test_observations_become_states_controls_become_actions_and_angles_go_around():

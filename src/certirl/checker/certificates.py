@@ -586,7 +586,7 @@ class Certificate(Claim):
     def trusted(self) -> list[str]:
         """What no file can show."""
         rows = IN_ORDER if self.first.ordered else DRAWS
-        trusted = [rows.format(", valued with this reward"), *self.assumptions()]
+        trusted = [rows.format(", valued with this reward"), *self.record.notes(), *self.assumptions()]
         trusted.append(FIXED_BEFORE.format("the reward, the guesses"))
         if self.expert is not None:
             within = "between two neighbours only what it takes at one of them"

@@ -25,11 +25,12 @@ ERROR = 4e-15  # of Φ and φ: 11 terms of sizes that add up to less than 2, eac
 MORE = 1 + 1e-9
 ROUNDS = 20
 RIDGES = tuple(4.0 * 16**j for j in range(6))
+_KEPT = "and each follows the dynamics of its action: no row is there, or missing, because of its next state"
 KINDS = {
-    "independent": "given the states, rows are independent",
-    "paired": "given the states, rows of different states are independent",
+    "independent": f"given all their states and actions, next states are independent, {_KEPT}",
+    "paired": f"given all their states and actions, next states from different states are independent, {_KEPT}",
     "dependent": "given everything before it, the noise of each row follows its law, and whether a row is in the log "
-    "was decided before its next state was",
+    "was decided before its next state was: no row or episode is missing because of where it led",
 }
 LARGE = 5.0  # walls that are farther away than this, in units of the noise, are treated by bounds
 _PEAK = 0.3989422804014327
@@ -556,6 +557,7 @@ class GaussianCertificate:
         """What no file can show."""
         return [
             f"the stored sums are over transitions of these dynamics; {KINDS[self.kind]}",
+            *self.record.notes(),
             f"s' = clip(m_a(s) + ξ) into [{self.low:g}, {self.high:g}], m_a affine, ξ Gaussian with standard deviation "
             f"{self.std:g}, known exactly",
             "δ was fixed before these transitions were seen; other attempts count in δ",

@@ -154,6 +154,13 @@ class Record:
         """A list."""
         return list(self._value(name, "a list", lambda x: isinstance(x, list)))
 
+    def notes(self) -> list[str]:
+        """What was done to the log while it was read, as assumptions; of older files nothing is known."""
+        notes = self.listed("log_notes") if "log_notes" in self.fields else []
+        if not all(isinstance(note, str) and note.isprintable() for note in notes):
+            raise DamagedError(f"{self._named('log_notes')} should be printable texts, got {notes!r:.60}")
+        return [AS_READ + note for note in notes]
+
     def wholes(self, name: str) -> tuple[int, ...]:
         """A list of whole numbers."""
         wanted = "a list of whole numbers"
@@ -330,13 +337,16 @@ def at_most(x: float, digits: int = 4) -> str:
 
 
 DRAWS = (
-    "the stored sums are over fresh transitions of these dynamics{}; transitions from different states are "
-    "independent, and every next state follows the dynamics and lies in the domain"
+    "the stored sums are over fresh transitions of these dynamics{}; given all their states and actions, next states "
+    "from different states are independent, and each follows the dynamics of its action and lies in the domain: no "
+    "transition is there, or missing, because of its next state"
 )
 IN_ORDER = (
     "the stored sums are over all later rows of a log of these dynamics{}, in the order of time; given everything "
-    "before it, each next state follows the dynamics and lies in the domain; whether a step is a row was decided "
-    "before its next state was; the number of rows, or of independent episodes, was fixed beforehand"
+    "before it, each next state follows the dynamics of its action and lies in the domain; whether a step is a row was "
+    "decided before its next state was: no step or episode is missing because of where it led; the number of rows, or "
+    "of independent episodes, was fixed beforehand"
 )
+AS_READ = "the dynamics are those of the log as it was read: "
 FIXED_BEFORE = "{} and δ were fixed before these transitions were drawn; other attempts count in δ"
 SEPARATE = "given the action, each component's next state depends on its own state alone"

@@ -311,7 +311,7 @@ class Refutation(Claim):
     def trusted(self) -> list[str]:
         """What no file can show."""
         fixed = FIXED_BEFORE.format("the functions, the comparisons, the cones, the guesses")
-        trusted = [DRAWS.format(""), *self.assumptions(), fixed]
+        trusted = [DRAWS.format(""), *self.record.notes(), *self.assumptions(), fixed]
         if not self._steady:
             away = self._away and f", all of them{self._away}"
             states = f"the {len(self.covers[0].states)} states of the comparisons{away}"

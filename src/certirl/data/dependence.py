@@ -20,9 +20,19 @@ from certirl.ground.records import freeze
 from certirl.kernels import tensors
 
 INDEPENDENT = "a certificate needs independent transitions, or rows in the order of time"
+# What a proof assumes of the rows that it rests on: docs/notes/certificate.md, assumptions 1 and 1′.
+_UNPAIRED = "given the states, the fresh transitions are independent of each other"
+_PAIRED = (
+    "the next states of different rows are independent of each other; within a row all actions may share random numbers"
+)
+_LOGGED = (
+    "given all states and actions of the rows, their next states are independent, and each follows the dynamics of its "
+    "action: no row is in the log, or missing, because of its next state"
+)
+_LOGGED_PAIRED = f"{_LOGGED}; the actions tried at one state may share random numbers"
 _PAST = (
-    "given everything before it, each next state follows the dynamics; whether a step is in the log was decided before "
-    "its next state was"
+    "given everything before it, each next state follows the dynamics of its action; whether a step is in the log was "
+    "decided before its next state was: no step or episode is missing because of where it led"
 )
 EPISODES = (
     f"episodes are independent of each other, and their number was fixed beforehand; {_PAST}; neither reward nor "
@@ -33,9 +43,8 @@ IN_ORDER = (
     "learned from the later rows, on which the proof rests"
 )
 SINGLE_STEPS = (
-    "episodes are independent of each other; of each one step is used, its number drawn beforehand; whether a step is "
-    "in the log was decided before its next state was; neither reward nor expert was "
-    "learned from the episodes of the proof"
+    f"episodes are independent of each other; of each one step is used, its number drawn beforehand; {_PAST}; neither "
+    "reward nor expert was learned from the episodes of the proof"
 )
 Sampling = Literal["independent", "episodes", "order"]
 _DECLARE = "write Transitions(…, independent=True) if each of them was drawn by itself"
@@ -69,6 +78,24 @@ def sampling(log: Transitions) -> Sampling:
         return "order" if continued_rows(log) else "independent"
     whole = _whole_episodes(log)
     return "order" if len(whole) < _FEWEST_EPISODES or continued_rows(whole) else "episodes"
+
+
+def rows_in_words(kind: Sampling, *, logged: bool, paired: bool, single: bool = False) -> str:
+    """What a proof assumes of its rows.
+
+    Args:
+        kind: how they depend on each other.
+        logged: they are those of a log; else they were drawn here, of states that were chosen before.
+        paired: states were tried with every action.
+        single: of every episode one step is used.
+    """
+    if kind == "order":
+        return IN_ORDER
+    if kind == "episodes":
+        return SINGLE_STEPS if single else EPISODES
+    if logged:
+        return _LOGGED_PAIRED if paired else _LOGGED
+    return _PAIRED if paired else _UNPAIRED
 
 
 def dependence(log: Transitions, kind: Sampling | None = None) -> str:

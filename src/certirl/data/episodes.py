@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.transitions import BIASED, Transitions, as_names
+from certirl.data.transitions import Bias, Transitions, as_names
 from certirl.ground.domain import (
     Array,
     Domain,
@@ -27,11 +27,13 @@ from certirl.ground.domain import (
     count_actions,
     describe,
     into_domain,
+    number_of,
 )
 from certirl.ground.doors import as_array, as_flag, as_flags, as_reals, lend, setting, shown
 from certirl.ground.records import Record, freeze
 
 OUTSIDE = ("refuse", "clip", "drop")
+_BIASED, _WIDEN = "which biases the dynamics near the edge", "widen the domain"
 _ROUNDING = 1e-6  # of the width: single precision may round a state over the edge of the domain
 
 
@@ -167,11 +169,26 @@ class Steps(Record):
         ends = (over & last & ~unknown)[start + 1] | over[start]
         _check_ends(ends & ~last[start + 1], episodes[start])
         steps = replace(rows.where(start), next_states=rows.states[start + 1], terminal=ends)
-        lost = int((unknown & kept).sum())
-        note = f"the last action of {lost} episode{'s' * (lost != 1)} has no next state in the data and was left out"
-        ended = int((unknown & kept & over).sum())
-        note += f"; {ended} of them terminated, in states that are not in the data" * bool(ended)
-        return steps.noted(note) if lost else steps
+        return steps.noted(*_lost(int((unknown & kept & ~over).sum()), int((unknown & kept & over).sum())))
+
+
+def _lost(cut: int, ended: int) -> list[str]:
+    """Notes about last actions without a next state, of episodes that were cut off and that were terminated."""
+    notes = []
+    if cut:
+        notes.append(
+            f"the last action of {number_of(cut, 'episode')} has no next state in the data and was left out, as if a "
+            "time limit had cut the episode off"
+        )
+    if ended:
+        notes.append(
+            Bias(
+                f"the last action of {number_of(ended, 'episode')} was left out because of where it led: to a terminal "
+                "state that is not in the data",
+                "add a last row to each of these episodes, with its last state and without an action",
+            )
+        )
+    return notes
 
 
 def _uneven(rows: Steps, last: NDArray[np.bool_], unit: str) -> list[str]:
@@ -366,11 +383,12 @@ class Conversion(Record):
             instead = " or ".join(setting("outside", repr(word)) for word in OUTSIDE[1:])
             raise ValueError(f"{account}; widen the domain, or write {instead}")
         if self.outside == "clip":
-            bias = f", {BIASED}" if (beyond[0] > 0).any() else ""  # where a state leads is known beyond the edge only
-            return inside.noted(f"{account}; they were moved to its edge{bias}")
+            if (beyond[0] > 0).any():  # where a state leads is known beyond the edge only
+                return inside.noted(Bias(f"{account}; they were moved to its edge, {_BIASED}", _WIDEN))
+            return inside.noted(f"{account}; they were moved to its edge")
         if leaving.all():
             raise ValueError(f"{account}; without them nothing is left")
-        return inside.where(~leaving).noted(f"{account}; these transitions were dropped, {BIASED}")
+        return inside.where(~leaving).noted(Bias(f"{account}; these transitions were dropped, {_BIASED}", _WIDEN))
 
 
 def _account(beyond: Array, ends: Array, domain: Domain, rows: NDArray[np.intp] | None) -> str:

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.simulator import as_samples, ask, terminal_of
-from certirl.data.source import Source, as_source
+from certirl.data.source import Source, as_source, check_unbiased
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.reward import values_of
 from certirl.ground import archive
@@ -297,6 +297,7 @@ def interval_mdp(
         each = as_samples(USUAL_SAMPLES if samples is None else samples)
         counts = _drawn(origin, grid, each, targets, origin.generator(rng))
     else:
+        check_unbiased(origin.log)
         counts = _logged(origin, grid, targets)
     visits = counts.sum(axis=2)
     ends = clopper_pearson if origin.log is None else martingale_band
@@ -308,7 +309,7 @@ def interval_mdp(
         if lipschitz is None
         else f"the kernel changes by at most {lipschitz:g} for each unit of distance, in total variation (declared)"
     )
-    assumptions = (SIMULATED if origin.log is None else LOGGED, about)
+    assumptions = (SIMULATED if origin.log is None else LOGGED, about, *origin.notes)
     names = origin.action_names or tuple(f"a{action}" for action in range(actions))
     names = tuple(name if _NAME.fullmatch(name) else f"a{action}" for action, name in enumerate(names))
     return IntervalMDP(grid, lower, upper, visits, delta, assumptions, names)

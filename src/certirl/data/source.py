@@ -30,7 +30,7 @@ from certirl.data.simulator import (
     terminal_of,
 )
 from certirl.data.tables import as_log
-from certirl.data.transitions import BIASED, Chunk, Stream, Transitions, as_names, concatenate
+from certirl.data.transitions import Bias, Chunk, Stream, Transitions, as_names, concatenate
 from certirl.functions.bases import Basis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
@@ -81,6 +81,11 @@ class Source(Record):
     def coordinate_names(self) -> tuple[str, ...]:
         """The names of the coordinates; empty if they have none."""
         return as_names(getattr(self._any, "coordinate_names", ()), len(self.domain), "coordinates")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to a log while it was read; none for a simulator."""
+        return () if self.log is None else self.log.notes
 
     @property
     def periodic(self) -> tuple[int, ...]:
@@ -338,12 +343,17 @@ def _no_single_steps(log: Transitions) -> Transitions:
 
 
 def check_declared(log: Transitions) -> None:
-    """Refuse a log whose domain comes from the data, or whose rows were changed because of where they lead."""
+    """Refuse a log whose domain comes from the data, and what `check_unbiased` refuses."""
     if log.domain_from_data:  # fresh data would have placed the basis, and new states may lie outside
         raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
+    check_unbiased(log)
+
+
+def check_unbiased(log: Transitions) -> None:
+    """Refuse a log whose rows are missing or changed because of where they lead."""
     for note in log.notes:
-        if note.endswith(BIASED):
-            raise ValueError(f"a certificate needs rows as they were logged, and {note}: widen the domain")
+        if isinstance(note, Bias):
+            raise ValueError(f"a proof needs rows as they were logged, and {note}: {note.cure}")
 
 
 def divide(

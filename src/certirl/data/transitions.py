@@ -34,7 +34,24 @@ from certirl.kernels import tensors
 # States in a piece: kernels cut it into blocks that stay in cache; between two of their calls a thread waits for its
 # turn in the interpreter, so that shorter pieces would keep several threads from working at the same time.
 CHUNK = 1 << 16
-BIASED = "which biases the dynamics near the edge"  # how a note ends about rows that no proof can use
+
+
+class Bias(str):
+    """A note about rows that are missing, or were changed, because of where they lead: no proof can rest on the others.
+
+    Attributes:
+        cure: what to do instead, in words.
+
+    :meta private:
+    """
+
+    cure: str
+
+    def __new__(cls, text: str, cure: str = "") -> Bias:
+        """The note."""
+        note = super().__new__(cls, text)
+        note.cure = cure
+        return note
 
 
 class Piece(NamedTuple):
@@ -129,7 +146,7 @@ class Transitions(Stream):
         action_names: the name of each action, for prints and pictures; empty if they have none.
         coordinate_names: the name of each coordinate of the state, for pictures; those of the columns if ``states`` is
             a data frame, else empty if left out.
-        notes: what was done to the data before, in sentences.
+        notes: what was done to the data before, in sentences; they are printed with every proof from these data.
 
     Example:
         >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
@@ -187,7 +204,10 @@ class Transitions(Stream):
             independent=None if self.independent is None else as_flag(self.independent, "independent"),
             action_names=as_names(self.action_names, n_actions, "actions"),
             coordinate_names=as_names(self.coordinate_names or _columns_of(self.states), dimension, "coordinates"),
-            notes=(self.notes,) if isinstance(self.notes, str) else tuple(map(str, self.notes)),
+            notes=tuple(
+                note if isinstance(note, str) else str(note)
+                for note in ([self.notes] if isinstance(self.notes, str) else self.notes)
+            ),
         )
         if self.paired:
             self._check_pairs()

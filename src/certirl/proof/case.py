@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from certirl.data.dependence import EPISODES, IN_ORDER, SINGLE_STEPS, Sampling
+from certirl.data.dependence import Sampling, rows_in_words
 from certirl.data.policy import ExpertGrid, Policy, as_policy, compared, expert_grid
 from certirl.data.simulator import Even, Near
 from certirl.data.source import Source
@@ -37,11 +37,7 @@ MOST_ON_A_BOX = 16  # functions of V on a box up to which a search tries a refut
 # Of the domain's least width: the half-width of the tube if none is asked for, by the number of coordinates.
 _TUBE = {1: 0.025, 2: 0.025, 3: 0.05}
 SEPARATE = "given the action, each component's next state depends on its own state alone"
-PAIRED = (
-    "the next states of different rows are independent of each other; within a row all actions may share random numbers"
-)
-UNPAIRED = "given the states, the fresh transitions are independent of each other"
-_SAMPLING: dict[Sampling, str] = {"independent": UNPAIRED, "episodes": EPISODES, "order": IN_ORDER}
+AS_READ = "the dynamics are those of the log as it was read: "
 SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and their distance in half-widths of the tube
 _WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
 
@@ -85,6 +81,7 @@ class Case(Record):
         notes: what is assumed of the expert, in words.
         sampling: how fresh rows depend on each other.
         action_names: of the actions, if the data have them.
+        log_notes: what was done to the log while it was read, in sentences; None if rows are drawn.
     """
 
     policy: Policy
@@ -97,6 +94,7 @@ class Case(Record):
     notes: tuple[str, ...]
     sampling: Sampling = "independent"
     action_names: tuple[str, ...] = ()
+    log_notes: tuple[str, ...] | None = None
 
     @classmethod
     def of(
@@ -124,8 +122,9 @@ class Case(Record):
             source: of the data, with which the periods of the columns are compared after a tail that is too large for
                 any bound is refused; left out, nothing is.
         """
-        of_source: tuple[Sampling, tuple[str, ...]] = ("independent", ())
-        of_source = of_source if source is None else (source.sampling, source.action_names)
+        of_source: tuple[Any, ...] = ()
+        if source is not None:
+            of_source = (source.sampling, source.action_names, None if source.log is None else source.notes)
         check_expert(0, n_actions)
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)
@@ -196,8 +195,8 @@ class Case(Record):
             alike = len(names) == 1
             tails = [f"in {'each component' if alike else ', '.join(names[words])} {words}" for words in tails]
             tails.insert(0, SEPARATE)
-        steps = SINGLE_STEPS if single and self.sampling == "episodes" else _SAMPLING[self.sampling]
-        return [*tails, PAIRED if paired else steps]
+        rows = rows_in_words(self.sampling, logged=self.log_notes is not None, paired=paired, single=single)
+        return [*tails, rows, *(AS_READ + note for note in self.log_notes or ())]
 
 
 # What no certificate exists for, and why.

@@ -366,6 +366,7 @@ class Certificate(Claim):
         grounds: the numbers that the bounds rest on, one for each component with a reward.
         goal: the regret that was asked for, as a share of the value's span; None if none was.
         action_names: of the actions, if the data have them.
+        log_notes: what was done to the log while it was read, in sentences; they are among the assumptions.
 
     Example:
         >>> room = certirl.problems.thermostat(noise=3.0)
@@ -394,6 +395,7 @@ class Certificate(Claim):
     grounds: tuple[Ground, ...]
     goal: float | None = None
     action_names: tuple[str, ...] = ()
+    log_notes: tuple[str, ...] = ()
 
     def lines(self) -> list[tuple[str, str]]:
         """The margin, the tube with the regret, and the assumptions, each in a line with its name.
@@ -872,6 +874,7 @@ def conclude(
         grounds=grounds,
         goal=goal,
         action_names=case.action_names,
+        log_notes=case.log_notes or (),
     )
 
 

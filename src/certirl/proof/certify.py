@@ -10,7 +10,7 @@ import numpy as np
 
 from certirl.data.policy import as_policy
 from certirl.data.simulator import Design, Simulator
-from certirl.data.source import Pool, Source, as_source, check_enough
+from certirl.data.source import Pool, Source, as_source, check_declared, check_enough
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, as_basis, first_functions
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
@@ -157,6 +157,8 @@ def check_settings(source: Source, samples: Any, *, tail: Any, paired: Any, prog
     check_tail(tail)
     source.check_settings(samples=samples, paired=paired)
     source.check_without_terminal()
+    if source.log is not None:
+        check_declared(source.log)
     return 0 if source.log is not None else SAMPLES if samples is None else int(samples)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import lu_factor, lu_solve
 from scipy.special import ndtr
 
-from certirl.data.dependence import dependence
+from certirl.data.dependence import dependence, rows_in_words
 from certirl.data.policy import ExpertGrid, as_policy, steady_support
 from certirl.data.simulator import MOST_KEPT, as_samples, draw
 from certirl.data.source import Source, as_source, check_declared
@@ -30,7 +30,7 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe
 from certirl.ground.doors import as_count, as_delta, as_number, as_probability, by_door
 from certirl.ground.records import Record
-from certirl.proof.case import PAIRED, UNPAIRED, allowed_tube, without_switches
+from certirl.proof.case import AS_READ, allowed_tube, without_switches
 from certirl.proof.certificate import Certificate, outside_of, tube_of
 from certirl.proof.drift import COEFFICIENTS, PEAK, Drift, DriftSums, contradiction, fit_drift, rows_of, wall_of
 
@@ -479,24 +479,26 @@ def certify_gaussian(
     )
     looked_up = () if policy.constant is not None else (str(noise.grid),)
     policy_notes = (policy.assumption,) if policy.assumption else ()
-    assumptions = (known, assumed, *notes, *looked_up, *policy_notes)
+    as_read = (AS_READ + note for note in origin.notes)
+    assumptions = (known, assumed, *as_read, *notes, *looked_up, *policy_notes)
     allowed = 0.0 if constant else allowed_tube(tube, origin.domain)
-    return _concluded(noise, delta, allowed, assumptions, origin.action_names)
+    return _concluded(
+        noise, delta, allowed, assumptions=assumptions, action_names=origin.action_names, log_notes=origin.notes
+    )
 
 
 DEPENDENT = (
     "given everything before it, the noise of each row follows this law; whether a row is in the log was decided "
-    "before its next state was"
+    "before its next state was: no row or episode is missing because of where it led"
 )
 
 
 def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions, str, str]:
     """The transitions, how they depend on each other, and what is assumed of that."""
-    apart = UNPAIRED.replace("fresh ", "")
     if source.simulator is not None:
         count = as_samples(SAMPLES if samples is None else samples, most=MOST_KEPT // source.n_actions // 100)
         drawn = draw(source.simulator, Legendre(COEFFICIENTS), count, source.generator(rng, "certify_gaussian"))
-        return drawn.record(), "independent", apart
+        return drawn.record(), "independent", rows_in_words("independent", logged=False, paired=False)
     log = source.log
     assert log is not None
     check_declared(log)
@@ -505,7 +507,8 @@ def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions,
         raise ValueError(sentence)
     if source.sampling != "independent":
         return log, "dependent", DEPENDENT
-    return (log, "paired", PAIRED) if log.paired else (log, "independent", apart)
+    kind = "paired" if log.paired else "independent"
+    return log, kind, rows_in_words("independent", logged=True, paired=log.paired)
 
 
 def _reward_at_nodes(function: Any, domain: Domain, cells: int) -> tuple[Array, tuple[str, ...]]:
@@ -526,9 +529,7 @@ def _reward_at_nodes(function: Any, domain: Domain, cells: int) -> tuple[Array, 
     return np.asarray(values, dtype=float), () if exact else (note,)
 
 
-def _concluded(
-    noise: KnownNoise, delta: float, allowed: float, assumptions: tuple[str, ...], action_names: tuple[str, ...]
-) -> GaussianCertificate:
+def _concluded(noise: KnownNoise, delta: float, allowed: float, **words: Any) -> GaussianCertificate:
     """Read the bounds: margin, tube and regret."""
     found, grid = noise.bounds(delta), noise.grid
     bounds = found or Bounds({}, 0.0)
@@ -569,7 +570,6 @@ def _concluded(
         **derived,
         delta=delta,
         spending={"drift": delta},
-        assumptions=assumptions,
         tail=0.0,
         samples=int(noise.sums.counts.min()),
         regret=regret,
@@ -577,8 +577,8 @@ def _concluded(
         bounds=np.array([margins]) if margins else np.zeros((0, noise.sums.n_actions - 1)),
         tube=tube_of(grid, least, short, allowed=allowed, regret=regret) if switching else None,
         grounds=(),
-        action_names=action_names,
         noise=noise,
+        **words,
     )
 
 

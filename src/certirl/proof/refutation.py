@@ -92,6 +92,7 @@ class Refutation(Claim):
         samples_needed: an estimate of the fresh transitions per action that would refute; None if perhaps no number.
         grounds: one for each component; all numbers above follow from them.
         action_names: of the actions, if the data have them.
+        log_notes: what was done to the log while it was read, in sentences; they are among the assumptions.
 
     Example:
         >>> room = certirl.problems.thermostat(power=(0.0, 1.5, -1.5), noise=3.0)
@@ -113,6 +114,7 @@ class Refutation(Claim):
     samples_needed: int | None
     grounds: tuple[RefutationGround, ...]
     action_names: tuple[str, ...] = ()
+    log_notes: tuple[str, ...] = ()
 
     @property
     def refuted(self) -> bool:
@@ -348,6 +350,7 @@ class Attempt(Record):
             samples_needed=needed,
             grounds=grounds,
             action_names=case.action_names,
+            log_notes=case.log_notes or (),
         )
 
 

@@ -218,6 +218,7 @@ class Diagnostics(Record):
         coordinate_names: of the coordinates of the state, if the data have them.
         sampling: how the rows of a log count in a proof: "independent", within "episodes", or in the "order" of time;
             empty without a log or a proof.
+        log_notes: what was done to the log while it was read, in sentences.
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
@@ -263,6 +264,7 @@ class Diagnostics(Record):
     search: tuple[Round, ...] = ()
     coordinate_names: tuple[str, ...] = ()
     sampling: str = ""
+    log_notes: tuple[str, ...] = ()
 
     def as_read(self, file: str) -> Diagnostics:
         """Refuse numbers that these cannot be, and a value form without its own.
@@ -760,7 +762,7 @@ class Solution(Record):
             "planning": [trials.get("planning")] if self.witness is None else [],
             "witness": [self._conflict()],
             "proof": [self._refuted()],
-            "data": [self._data_line()],
+            "data": [self._data_line(), *(self.stats.log_notes if proof is None else ())],
             "basis": [] if self._by_value or proof is not None else [self.stats.choice],
             "checks": [*checks, trials.get("model"), trials.get("coverage")],
             "terminal": [trials.get("terminal"), self._replaced],

@@ -98,7 +98,8 @@ def solve(
     seed = int(rng) if isinstance(rng, int | np.integer) else None
     names = (asked.moments or asked.origin).coordinate_names
     sampling = asked.origin.sampling if asked.is_log and asked.delta is not None else ""
-    stats = replace(solution.stats, seed=seed, coordinate_names=names, sampling=sampling)
+    notes = () if asked.source is None else asked.source.notes
+    stats = replace(solution.stats, seed=seed, coordinate_names=names, sampling=sampling, log_notes=notes)
     return replace(solution, stats=stats)
 
 
