@@ -40,6 +40,7 @@ if _TYPE_CHECKING:
     from certirl.functions.bases import product as product
     from certirl.functions.cells import Cells as Cells
     from certirl.functions.reward import Reward as Reward
+    from certirl.ground.doors import UserCodeError as UserCodeError
     from certirl.proof.cells import certify_deterministic as certify_deterministic
     from certirl.proof.certificate import Certificate as Certificate
     from certirl.proof.certify import certify as certify
@@ -85,6 +86,7 @@ _MODULES = {
     "Solution": "solver.solution",
     "Transitions": "data.transitions",
     "UniformNoise": "proof.tails",
+    "UserCodeError": "ground.doors",
     "bellman": "fit.bellman",
     "certify": "proof.certify",
     "certify_deterministic": "proof.cells",

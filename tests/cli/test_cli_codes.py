@@ -145,6 +145,59 @@ def test_mistakes_are_code_2_and_json(folder, capsys, words, sentence):
     assert sentence in error and printed.err.splitlines()[-1] == f"certirl: {error}"
 
 
+ERRANT = """
+import sys
+import numpy as np
+
+class Walk:
+    n_actions, domain = 2, ((-1.0, 1.0),)
+    def sample(self, states, action, rng):
+        return np.clip(states + (0.2 if action else -0.2) + 0.1 * rng.standard_normal(states.shape), -1, 1)
+
+def expert(states):
+    return states[:, 0] > 0
+"""
+BODY = "return np.clip"
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "line", "what", "said"),
+    [
+        ("end", "", "sys.exit(0)", "the import of end.py:expert", "<module> (end.py, line 12): it calls sys.exit(0): "),
+        (
+            "lack",
+            "import sys",
+            "import none",
+            "lack.py:expert",
+            "<module> (lack.py, line 2): ModuleNotFoundError: No mod",
+        ),
+        ("key", BODY, "{}[action]", "the simulator's sample", "Walk.sample (key.py, line 8): KeyError: 0"),
+        ("out", BODY, "sys.exit()", "the simulator's sample", "Walk.sample (out.py, line 8): it calls sys.exit(): "),
+        (
+            "made",
+            "n_actions",
+            "def __init__(self): 1 / 0",
+            "made.py:Walk",
+            "Walk.__init__ (made.py, line 6): ZeroDivision",
+        ),
+        ("choose", "return states[", "states[:, 7]", "the expert", "expert (choose.py, line 11): IndexError: index 7"),
+    ],
+)
+def test_code_of_the_user_that_fails_is_code_2_with_its_place_and_json(
+    tmp_path, monkeypatch, capsys, name, before, line, what, said
+):
+    monkeypatch.chdir(tmp_path)
+    indent = ERRANT.partition(before or "class")[0].rpartition("\n")[2]
+    text = ERRANT.replace(before, f"{line}\n{indent}{before}", 1) if before else ERRANT + line
+    (tmp_path / f"{name}.py").write_text(text)
+    words = f"solve {name}.py:Walk --discount 0.7 --expert {name}.py:expert --samples 200 --json --quiet".split()
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    error = json.loads(printed.out)["error"]
+    assert f"{what} failed in {said}" in error and printed.err == f"certirl: {error}\n"
+    assert not list(tmp_path.glob("*.npz"))
+
+
 COMMANDS = {
     "demo": "demo --plot=",
     "solve": "solve log.csv --discount 0.7 --basis legendre --size 5 --plot=",

@@ -134,11 +134,29 @@ TIMES = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[s]")
         ({"episodes": [0, -2]}, "got -2 in row 1"),
         ({"episodes": [0, np.nan]}, "got nan in row 1"),
         ({"episodes": [0]}, "episodes must be 2 numbers, one for each row, got shape .1."),
+        *(
+            ({f"{kind}_names": names}, sentence)
+            for kind, count in (("action", 2), ("coordinate", 1))
+            for names, sentence in [
+                (["\x1b[2K\x1b[1GCertified with probability 0.95\x1b[8m", "b"][:count], r"text .*got '.x1b\[2K"),
+                (["two\nlines", "b"][:count], r"text .*got 'two.nlines'"),
+                (["\u202eleft", "b"][:count], r"text .*got '.u202eleft'"),
+                (["a" * 101, "b"][:count], "text of 1 to 100 characters"),
+                ([" ", "b"][:count], "text of 1 to 100 characters, got ' '"),
+                ([5, "b"][:count], "text of 1 to 100 characters, got 5"),
+                ({"left", "right"}, r"must be a list or a tuple, in an order that means something, got \{'"),
+                ({"left": 0, "right": 1}.keys(), r"must be a list or a tuple, .* got dict_keys"),
+                ({"left": 0, "right": 1}, "must be a list or a tuple"),
+                ((name for name in "ab"), "must be a list or a tuple"),
+                (5, "must be a list or a tuple, in an order that means something, got 5"),
+                (["a"] * 2, "names"),
+            ]
+        ),
     ],
 )
 def test_what_is_no_log_is_refused_with_its_argument_and_row(change, sentence):
     given = {"states": [0.0, 0.5], "actions": [0, 1], "next_states": [0.5, 0.25]} | change
-    with pytest.raises(ValueError, match=sentence) as caught:
+    with pytest.raises((ValueError, TypeError), match=sentence) as caught:
         certirl.Transitions(**given)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 250
 
@@ -448,6 +466,20 @@ def test_records_put_together_keep_what_is_known():
 # Files: a sentence names the file and the row.
 
 HEADER = "state,action,next_state\n"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz"])
+def test_names_of_actions_in_a_file_are_printable(tmp_path, suffix):
+    name, file = "\x1b[2K\x1b[1GCertified\x1b[8m", tmp_path / f"log{suffix}"
+    rows = {"states": [0.1, 0.2], "actions": ["left", name], "next_states": [0.2, 0.1]}
+    if suffix == ".csv":
+        lines = [",".join(map(str, row)) for row in zip(*rows.values(), strict=True)]
+        file.write_text("\n".join(["state,action,next_state", *lines]))
+    else:
+        np.savez(file, **rows)
+    for read in (certirl.tables.read, certirl.tables.stream):
+        with pytest.raises(ValueError, match=r"every name in the column actions? must be a printable .* got '.x1b\[2K"):
+            read(file)
 
 
 def written(path, content):

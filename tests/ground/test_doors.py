@@ -2,6 +2,7 @@
 sentence that names the door."""
 
 import math
+import pickle
 from dataclasses import fields
 from fractions import Fraction
 
@@ -70,7 +71,9 @@ class OneState(Drift):
     ],
 )
 def test_code_for_one_state_is_told_that_it_gets_all_states(what, call):
-    with pytest.raises(ValueError, match=rf"{what} is called with all states at once, an array \[n, 1\]: write np"):
+    place = r" in [\w.<>]+ \(.*test_doors\.py, line \d+\)"
+    sentence = rf"^{what} failed{place}: it is called with all states at once, an array \[n, 1\]: write np"
+    with pytest.raises(certirl.UserCodeError, match=sentence):
         call()
 
 
@@ -389,7 +392,7 @@ def test_a_report_that_fails_is_raised_and_leaves_nothing_behind():
         raise KeyError("mine")
 
     before = certirl.solve(Drift(), discount=0.7, samples=500, rng=0, progress=False)
-    with pytest.raises(KeyError, match="mine"):
+    with pytest.raises(certirl.UserCodeError, match=r"^progress failed in .*fail \(.*\): KeyError: 'mine'$"):
         certirl.solve(Drift(), discount=0.7, samples=500, rng=0, progress=fail)
     after = certirl.solve(Drift(), discount=0.7, samples=500, rng=0, progress=lambda done, total: None)
     np.testing.assert_array_equal(before.reward.coefficients, after.reward.coefficients)
@@ -401,18 +404,92 @@ def test_what_is_no_seed_is_refused(rng):
         certirl.solve(Drift(), discount=0.7, samples=200, rng=rng)
 
 
-def test_what_user_code_raises_comes_through_unchanged():
-    class Mine(Exception):
-        pass
+REWARDED = {"reward": lambda states: states[:, 0], "discount": 0.7, "rng": 0}
 
+
+class Model:
+    def __init__(self, fail):
+        self.fit = self.predict = fail
+
+
+class Mine(Exception):
+    pass
+
+
+def failing(problem):
     def fail(*_):
-        raise Mine("whole")
+        raise problem
 
-    for simulator, expert in ((Odd(sample=fail), 0), (Odd(sample=fail), clean), (Drift(), fail)):
-        with pytest.raises(Mine, match="whole"):
-            certirl.solve(simulator, discount=0.7, expert=expert, samples=200, rng=0)
-    with pytest.raises(Mine, match="whole"):
-        certirl.certify(lambda s: s[:, 0], Coin(), expert=0, **PROOF | {"tail": fail})
+    return fail
+
+
+FAILURES = [
+    (Mine("whole"), "Mine: whole"),
+    (KeyError("left"), "KeyError: 'left'"),
+    (ZeroDivisionError(), "ZeroDivisionError"),
+    (AssertionError(), "AssertionError"),
+    (StopIteration(), "StopIteration"),
+    (RecursionError("too deep"), "RecursionError: too deep"),
+    (MemoryError(), "MemoryError"),
+    (ValueError("two\nlines \x1b[2K"), r"ValueError: two lines \\x1b\[2K"),
+    (OSError(2, "No such file or directory", "map.csv"), r"FileNotFoundError: \[Errno 2\] No such file .*'map.csv'"),
+    (SystemExit(0), r"it calls sys\.exit\(0\): write that below if __name__ == '__main__', which is not run here"),
+]
+
+
+PLACE = r" failed in failing\.fail \(.*test_doors\.py, line \d+\)"
+
+
+@pytest.mark.parametrize(
+    ("what", "call"),
+    [
+        ("the simulator's sample", lambda fail: certirl.solve(Odd(sample=fail), **PLAIN)),
+        ("the simulator's terminal", lambda fail: certirl.solve(Odd(terminal=lambda s: fail()), **PLAIN)),
+        ("the simulator's outcomes", lambda fail: certirl.planning.plan(Odd(outcomes=fail), **REWARDED)),
+        ("the expert", lambda fail: certirl.solve(Drift(), **PLAIN | {"expert": fail})),
+        ("the expert's predict", lambda fail: certirl.solve(Drift(), **PLAIN | {"expert": Model(fail)})),
+        ("the reward", lambda fail: certirl.certify(fail, Coin(), expert=0, **PROOF)),
+        ("the reward", lambda fail: certirl.planning.plan(Drift(), **REWARDED | {"reward": fail})),
+        ("tail", lambda fail: certirl.certify(clean, Coin(), expert=0, **PROOF | {"tail": fail})),
+        ("the density", lambda fail: certirl.tail_from_density(fail, SIDE, n_actions=2).number(Legendre(2))),
+        ("margin", lambda fail: certirl.solve(Drift(), **PLAIN, expert=clean, settings=certirl.Settings(margin=fail))),
+        (
+            "the feature 'f'",
+            lambda fail: certirl.solve(Drift(), **PLAIN, settings=certirl.Settings(features={"f": fail})),
+        ),
+        ("state", lambda fail: certirl.from_episodes([certirl.Episode([0.0, 0.1], [0])], state=fail)),
+        ("Model.fit", lambda fail: certirl.policy_from(np.arange(9) / 9, [0, 1, 1] * 3, method=Model(fail), rng=0)),
+        ("progress", lambda fail: certirl.solve(Drift(), **PLAIN, progress=fail)),
+    ],
+)
+def test_user_code_that_fails_is_named_with_its_file_and_line(what, call):
+    with pytest.raises(certirl.UserCodeError, match=rf"^{what}{PLACE}: Mine: whole$"):
+        call(failing(Mine("whole")))
+
+
+@pytest.mark.parametrize(("problem", "said"), FAILURES, ids=[type(problem).__name__ for problem, _ in FAILURES])
+def test_whatever_user_code_raises_is_one_sentence(problem, said):
+    with pytest.raises(certirl.UserCodeError, match=rf"^the expert{PLACE}: {said}$") as caught:
+        certirl.solve(Drift(), **PLAIN | {"expert": failing(problem)})
+    assert caught.value.__cause__ is problem
+    assert "\n" not in str(caught.value)
+
+
+def test_interrupts_pass_through_user_code_and_own_errors_stay_their_own():
+    with pytest.raises(KeyboardInterrupt):
+        certirl.solve(Drift(), **PLAIN | {"expert": failing(KeyboardInterrupt())})
+    reward = certirl.Reward(Legendre(2, (0, 0.5)), [0.0, 1.0])
+    with pytest.raises(ValueError, match=r"^1500 of 2001 states lie outside the domain"):
+        certirl.planning.plan(Drift(), **REWARDED | {"reward": reward})
+
+
+def test_user_code_that_fails_on_threads_or_in_another_process_is_named_alike():
+    said = []
+    for workers in (1, 2):
+        with pytest.raises(certirl.UserCodeError, match=r"^the simulator's sample failed in failing") as caught:
+            certirl.certify(clean, Odd(sample=failing(Mine())), expert=0, **PROOF | {"samples": 200_000}, map=workers)
+        said += [str(caught.value), str(pickle.loads(pickle.dumps(caught.value)))]
+    assert len({*said}) == 1
 
 
 def test_a_still_simulator_is_known_though_it_works_in_place():

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(words)
     except KeyboardInterrupt:
         return _interrupted(as_json)
-    except (ValueError, TypeError, OSError, ImportError, MemoryError, SystemError) as problem:
+    except (ValueError, TypeError, OSError, ImportError, MemoryError, SystemError, doors.UserCodeError) as problem:
         if _interrupts.happened():
             return _interrupted(as_json)
         if isinstance(problem, SystemError):

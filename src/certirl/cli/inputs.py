@@ -253,14 +253,14 @@ def simulator_at(word: str) -> Any:
     if not hasattr(simulator, "sample") or isinstance(simulator, type):
         if not callable(simulator):
             raise ValueError(f"{word} is no simulator, which has n_actions, domain and sample(states, action, rng)")
-        simulator = simulator()
+        simulator = doors.call(simulator, what=word)
     return simulator
 
 
 def policy_at(word: str) -> Any:
     """The function of states FILE.py:NAME or MODULE:NAME; a class is called to make it."""
     function = imported(word)
-    return function() if isinstance(function, type) else function
+    return doors.call(function, what=word) if isinstance(function, type) else function
 
 
 def imported(word: str) -> Any:
@@ -270,15 +270,23 @@ def imported(word: str) -> Any:
     is_path = match["module"].endswith(".py")
     if is_path and not Path(match["module"]).is_file():
         raise FileNotFoundError(f"there is no file {match['module']}")
-    try:
-        module = _module_at(Path(match["module"]).resolve()) if is_path else importlib.import_module(match["module"])
-    except ModuleNotFoundError as problem:
-        raise ValueError(f"{word} cannot be imported: there is no module {problem.name}") from None
-    except Exception as problem:  # of the user's file
-        raise ValueError(f"{word} cannot be imported: {type(problem).__name__}: {problem}") from problem
+    with doors.users(f"the import of {word}"):
+        module = _module_at(Path(match["module"]).resolve()) if is_path else _module(match["module"])
+    if module is None:
+        raise ValueError(f"{word} cannot be imported: there is no module {match['module']}")
     if not hasattr(module, match["name"]):
         raise ValueError(f"{word} names nothing: {match['module']} has no {match['name']}")
     return getattr(module, match["name"])
+
+
+def _module(name: str) -> ModuleType | None:
+    """The module of a name; None if there is none."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as problem:
+        if f"{name}.".startswith(f"{problem.name}."):
+            return None
+        raise  # one that the module itself imports
 
 
 def _module_at(path: Path) -> ModuleType:

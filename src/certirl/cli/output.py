@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from certirl.cli.parsing import DONE, INFEASIBLE, NOT_PROVED, UNDETERMINED
 from certirl.ground import archive
+from certirl.ground.doors import file_name, printable
 from certirl.ground.work import clear_line
 from certirl.solver.solution import Solution
 
@@ -50,8 +51,8 @@ def sentence(problem: BaseException) -> str:
         size = f": {wanted[1]} {wanted[2]} in one piece" if wanted else ""
         return f"there is not enough memory{size}; use fewer functions, actions or coordinates, or certirl moments"
     if isinstance(problem, OSError) and problem.errno is not None:
-        return f"cannot use {problem.filename}: {str(problem.strerror).lower()}"
-    return " ".join(str(problem).split())
+        return f"cannot use {file_name(problem.filename)}: {str(problem.strerror).lower()}"
+    return printable(str(problem))
 
 
 def complain(text: str, *, as_json: bool) -> None:

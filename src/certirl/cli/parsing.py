@@ -17,7 +17,7 @@ from certirl.ground.doors import is_number
 DONE, BAD_INPUT, NOT_PROVED, INFEASIBLE, UNDETERMINED, INTERRUPTED = 0, 2, 3, 4, 5, 130
 CODES = {
     DONE: "what was asked for is there",
-    BAD_INPUT: "bad input; one sentence says what to write instead",
+    BAD_INPUT: "bad input, or code of yours that fails; one sentence says where",
     NOT_PROVED: "no proof, though one was asked for",
     INFEASIBLE: "infeasible: no reward of the class explains the expert",
     UNDETERMINED: "undetermined, or refuted by a check",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from certirl.ground.domain import (
     as_states,
     count_actions,
 )
-from certirl.ground.doors import alone, as_array, as_count, as_labels, as_number, as_probability, as_reals, setting
+from certirl.ground.doors import as_array, as_count, as_labels, as_number, as_probability, as_reals, call, setting
 from certirl.kernels.tensors import is_tensor
 
 NEIGHBOURS = (1, 3, 9, 27)  # numbers tried, where none is given
@@ -293,11 +294,11 @@ def _fit(
         return np.hstack([scaled[:, straight], np.cos(angles), np.sin(angles)])
 
     fitted, name = copy.deepcopy(method), type(method).__name__
-    fitted.fit(features(states), actions)
+    call(fitted.fit, features(states), actions, what=f"{name}.fit")
 
     def predicted(rows: Array) -> NDArray[np.intp]:
-        with alone(fitted):
-            answer = as_reals(fitted.predict(features(rows)), f"{name}.predict", truth=True)
+        read = partial(as_reals, what=f"{name}.predict", truth=True)
+        answer = call(fitted.predict, features(rows), what=f"{name}.predict", read=read)
         if answer.size != len(rows) or not np.isin(answer, np.arange(MOST_ACTIONS)).all():
             raise ValueError(f"{name}.predict must give one action 0, 1, … for each of {len(rows)} states")
         return answer.reshape(len(rows)).astype(np.intp)

@@ -29,7 +29,7 @@ from certirl.ground.domain import (
     into_domain,
     number_of,
 )
-from certirl.ground.doors import as_array, as_flag, as_flags, as_reals, lend, setting, shown
+from certirl.ground.doors import as_array, as_flag, as_flags, as_reals, call, setting, shown
 from certirl.ground.records import Record, freeze
 
 OUTSIDE = ("refuse", "clip", "drop")
@@ -512,7 +512,8 @@ def _plain(values: Any) -> Any:
 
 
 def _mapped(state: Callable[[Array], Any], observations: Array) -> Array:
-    states = as_reals(state(lend(observations)), "state(observations)").astype(np.float64)
+    states = call(state, observations, what="state", read=lambda answer: as_reals(answer, "state(observations)"))
+    states = states.astype(np.float64)
     if states.ndim == 0 or len(states) != len(observations):
         raise ValueError(
             f"state(observations) got {len(observations)} observations and returned shape {list(states.shape)}"

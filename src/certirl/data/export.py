@@ -25,6 +25,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.reward import values_of
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_states, describe, mesh
-from certirl.ground.doors import as_count, as_delta, as_flags, as_number, lend, shown
+from certirl.ground.doors import as_count, as_delta, as_flags, as_number, call, shown
 from certirl.ground.records import Record
 
 __all__ = ["IntervalMDP", "interval_mdp"]
@@ -183,7 +184,12 @@ class IntervalMDP(Record):
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name in marks:
                 raise ValueError(f"the name of a label must be a word, and not one of {', '.join(marks)}: {name!r}")
             marks[name] = np.zeros(total, dtype=bool)
-            marks[name][:cells] = as_flags(function(lend(middles)), cells, f"what the label {name!r} returns")
+            marks[name][:cells] = call(
+                function,
+                middles,
+                what=f"the label {name!r}",
+                read=partial(as_flags, count=cells, what=f"what the label {name!r} returns"),
+            )
         values = None if reward is None else np.append(values_of(reward, middles), [0.0] * self.has_terminal)
         return lower, marks, values
 

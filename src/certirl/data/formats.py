@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.ground.domain import MOST_ACTIONS, Array
-from certirl.ground.doors import setting, shown
+from certirl.ground.doors import as_text, setting, shown
 
 ColumnValues = dict[str, NDArray[Any]]
 
@@ -274,7 +274,8 @@ class Table(ABC):
         """The different texts in a column."""
         texts: set[str] = set()
         for cells in self.raw([column], _BLOCK):
-            texts |= {str(value).strip() for value in set(cells[column].tolist()) if not _is_missing(value)}
+            found = {str(value) for value in set(cells[column].tolist()) if not _is_missing(value)}
+            texts |= {as_text(text, f"every name in the column {column}") for text in found}
             if len(texts) > MOST_ACTIONS:
                 raise ValueError(f"the column {column} holds more than {MOST_ACTIONS:,} different names of actions")
         return texts

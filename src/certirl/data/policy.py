@@ -17,16 +17,15 @@ from certirl.functions.cells import Cells
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_actions, as_domain, as_n_actions, describe, mesh
 from certirl.ground.doors import (
-    all_states_at_once,
-    alone,
     as_reals,
     by_door,
+    call,
     closest,
-    lend,
     setting,
     shown,
     some_rows,
     takes,
+    users,
 )
 from certirl.ground.records import Record
 
@@ -103,6 +102,9 @@ class Policy(Record):
         """
         return self.probabilities(states) > 0
 
+    def _read(self, answer: Any) -> NDArray[Any]:
+        return as_reals(self._numbered(answer), "the expert's answer", truth=True)
+
     def _numbered(self, answer: Any) -> Any:
         """Actions by their numbers, where they were returned by their names."""
         if getattr(getattr(answer, "dtype", None), "kind", "O") in "biuf":
@@ -129,8 +131,7 @@ class Policy(Record):
         states = np.asarray(states, dtype=float)
         if self.constant is not None:
             return np.full(len(states), self.constant, dtype=np.intp)
-        with alone(self.rule), all_states_at_once("the expert", states):
-            answer = as_reals(self._numbered(self.rule(lend(states))), "the expert's answer", truth=True)
+        answer = call(self.rule, states, what="the expert", read=self._read)
         if answer.dtype == bool:  # a condition on the state chooses between two actions
             answer = answer.astype(np.intp)
         if answer.shape == (len(states), self.n_actions) and self.n_actions > 1:
@@ -191,9 +192,8 @@ def as_policy(expert: Any, n_actions: int, names: tuple[str, ...] = ()) -> Polic
         if not callable(expert.predict) or not takes(expert.predict, None):
             raise TypeError("the expert's predict must be a function of states [n, d]")
         settings = {"deterministic": True} if _has_deterministic(expert.predict) else {}
-        return Policy(
-            n_actions, lambda states: _first(expert.predict(states, **settings)), assumption=assumption, names=names
-        )
+        rule = partial(_predicted, expert.predict, settings)
+        return Policy(n_actions, rule, assumption=assumption, names=names)
     if isinstance(expert, str) and names:
         raise ValueError(
             f"expert must be one of the actions {', '.join(names)}, got {expert!r}{closest(expert, names)}"
@@ -217,8 +217,11 @@ def _same_action(action: int, states: Array) -> NDArray[np.intp]:
     return np.full(len(states), action)
 
 
-def _first(answer: Any) -> Any:
-    return answer[0] if isinstance(answer, tuple) else answer
+def _predicted(predict: Any, settings: dict[str, bool], states: Array) -> Any:
+    """What a model predicts, the first part of a tuple."""
+    with users("the expert's predict", predict, (states,)):
+        answer = predict(states, **settings)
+    return answer[0] if isinstance(answer, tuple) and answer else answer
 
 
 def _as_probabilities(answer: NDArray[Any]) -> Array:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from certirl.data.transitions import CHUNK, Piece, Stream, Transitions, pieces_per_chunk
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground.domain import Array, Domain, as_axes, as_domain, as_n_actions, as_states
-from certirl.ground.doors import all_states_at_once, alone, as_count, as_flag, as_flags, as_reals, lend, shown, takes
+from certirl.ground.doors import as_count, as_flag, as_flags, as_reals, call, shown, takes
 from certirl.ground.records import Record
 from certirl.kernels import tensors
 
@@ -149,13 +149,15 @@ def as_terminal(terminal: Any, device: Any = None) -> Terminal:
 
 
 def _terminal_states(terminal: Callable[[Any], Any], device: Any, states: Any) -> NDArray[np.bool_]:
-    with alone(terminal), all_states_at_once("the simulator's terminal", states):
-        if device is None:
-            answer = terminal(lend(states))
-        else:
-            answer = terminal(tensors.torch().tensor(states, device=device, dtype=tensors.torch().float32))
-            answer = answer.cpu().numpy() if tensors.is_tensor(answer) else answer
-        return as_flags(answer, len(states), "the simulator's terminal(states)")
+    given = states
+    if device is not None:
+        given = tensors.torch().tensor(states, device=device, dtype=tensors.torch().float32)
+
+    def read(answer: Any) -> NDArray[np.bool_]:
+        on_host = answer.cpu().numpy() if tensors.is_tensor(answer) else answer
+        return as_flags(on_host, len(states), "the simulator's terminal(states)")
+
+    return np.asarray(call(terminal, given, what="the simulator's terminal", read=read))
 
 
 def periodic_of(simulator: Any) -> tuple[int, ...]:
@@ -328,12 +330,13 @@ def ask(simulator: Simulator, states: Any, action: int, rng: Any, domain: Domain
     The simulator receives a copy of the states, and its answer is copied before another call can overwrite it.
     """
     on_device, name = device_of(simulator) is not None, f"next states of the simulator for action {action}"
-    with alone(simulator), all_states_at_once("the simulator's sample", states):
-        answer = simulator.sample(states.clone() if on_device else lend(states), action, rng)
+
+    def read(answer: Any) -> Any:
         if on_device:
-            answer = tensors.as_tensor_states(answer, domain, name=name)
-        else:
-            answer = as_states(as_reals(answer, name), domain, name=name, instead=_CLIP)
+            return tensors.as_tensor_states(answer, domain, name=name)
+        return as_states(as_reals(answer, name), domain, name=name, instead=_CLIP)
+
+    answer = call(simulator.sample, states, action, rng, what="the simulator's sample", read=read)
     if len(answer) != len(states):
         raise ValueError(
             f"the simulator's sample(states, {action}, rng) got {len(states)} states and returned {len(answer)}"

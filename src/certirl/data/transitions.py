@@ -27,7 +27,7 @@ from certirl.ground.domain import (
     describe,
     number_of,
 )
-from certirl.ground.doors import as_array, as_flag, as_flags, shown
+from certirl.ground.doors import as_array, as_flag, as_flags, as_listed, as_text, shown
 from certirl.ground.records import Record, freeze
 from certirl.kernels import tensors
 
@@ -204,10 +204,7 @@ class Transitions(Stream):
             independent=None if self.independent is None else as_flag(self.independent, "independent"),
             action_names=as_names(self.action_names, n_actions, "actions"),
             coordinate_names=as_names(self.coordinate_names or _columns_of(self.states), dimension, "coordinates"),
-            notes=tuple(
-                note if isinstance(note, str) else str(note)
-                for note in ([self.notes] if isinstance(self.notes, str) else self.notes)
-            ),
+            notes=_as_notes(self.notes),
         )
         if self.paired:
             self._check_pairs()
@@ -433,12 +430,19 @@ def _as_episode_numbers(episodes: Any, count: int) -> NDArray[np.intp]:
 
 def as_names(names: Any, count: int, what: str) -> tuple[str, ...]:
     """The names of ``count`` actions or coordinates, all different; none if there are none."""
-    texts = (names,) if isinstance(names, str) else tuple(names)
-    if not texts:
-        return ()
-    if not all(isinstance(name, str) and name.strip() for name in texts) or not len({*texts}) == len(texts) == count:
+    given = (names,) if isinstance(names, str) else as_listed(names, f"the names of {what}")
+    texts = tuple(as_text(name, f"the name of one of the {what}") for name in given)
+    if texts and not len({*texts}) == len(texts) == count:
         raise ValueError(f"{what} must have {count} different names, one for each, got {shown(names)}")
-    return tuple(name.strip() for name in texts)
+    return texts
+
+
+def _as_notes(notes: Any) -> tuple[str, ...]:
+    """Sentences on the data; one alone is a sentence, too."""
+    return tuple(
+        as_text(note, "a note", most=2000)
+        for note in ([notes] if isinstance(notes, str) else as_listed(notes, "notes"))
+    )
 
 
 def action_in_words(action: int, names: Sequence[str] = ()) -> str:

@@ -48,7 +48,7 @@ from certirl.ground.domain import (
     number_of,
     uniform_states,
 )
-from certirl.ground.doors import alone, as_count, as_number, as_reals, by_door, lend, shown
+from certirl.ground.doors import as_count, as_number, as_reals, by_door, call, lend, shown
 from certirl.ground.records import Record
 
 __all__ = ["Plan", "Returns", "plan"]
@@ -478,11 +478,10 @@ def _outcomes(simulator: Any, states: Array, action: int) -> tuple[Array, Array]
     """A simulator's next states ``[m, n, d]`` and weights ``[m]``; None if it has none."""
     if not hasattr(simulator, "outcomes"):
         return None
-    with alone(simulator):
-        answer = simulator.outcomes(lend(states), action)
-        if answer is None:
-            return None
-        after, weights = (as_reals(array, "the simulator's outcomes(states, action)") for array in answer)
+    answer = call(simulator.outcomes, states, action, what="the simulator's outcomes", read=_read_outcomes)
+    if answer is None:
+        return None
+    after, weights = answer
     fits = after.shape[1:] == states.shape and weights.shape == after.shape[:1] and np.isfinite(after).all()
     if not fits or (weights < 0).any() or not abs(weights.sum() - 1) < 1e-6:
         raise ValueError(
@@ -490,6 +489,14 @@ def _outcomes(simulator: Any, states: Array, action: int) -> tuple[Array, Array]
             f"{states.shape[1]}] and weights [m] that add up to 1, got {list(after.shape)} and {list(weights.shape)}"
         )
     return after, weights
+
+
+def _read_outcomes(answer: Any) -> tuple[Array, ...] | None:
+    """Copies of what a simulator's ``outcomes`` returns."""
+    what = "the simulator's outcomes(states, action)"
+    if answer is not None and (not isinstance(answer, tuple | list) or len(answer) != 2):
+        raise ValueError(f"{what} must be next states and weights, got {shown(answer)}")
+    return None if answer is None else tuple(as_reals(array, what) for array in answer)
 
 
 def _number_of_draws(simulator: Any, domain: Domain, draws: Any, rng: np.random.Generator) -> tuple[int, int]:

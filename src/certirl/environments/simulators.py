@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -30,7 +31,7 @@ from certirl.ground.domain import (
     into_domain,
     uniform_states,
 )
-from certirl.ground.doors import as_count, as_flags, as_reals, by_door, lend
+from certirl.ground.doors import as_count, as_flags, as_reals, by_door, call
 from certirl.ground.records import Record
 from certirl.proof.cells import Piece, hull_with_zero
 
@@ -786,7 +787,8 @@ class Stepped(Record):
         """Which states are terminal ``[n]``."""
         if self.rule is None:
             return np.zeros(len(states), dtype=bool)
-        return as_flags(self.rule(lend(states)), len(states), "terminal(states)")
+        read = partial(as_flags, count=len(states), what="terminal(states)")
+        return np.asarray(call(self.rule, states, what="terminal", read=read))
 
 
 def by_step(env: Any, read: Reader, write: Writer) -> Callable[[Array, Any], tuple[Array, float, bool]]:

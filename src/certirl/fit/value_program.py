@@ -23,7 +23,7 @@ from certirl.functions.cells import Cells
 from certirl.functions.features import Features
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Domain
-from certirl.ground.doors import alone, as_number, as_reals, by_door, lend, shown, takes
+from certirl.ground.doors import as_number, as_reals, by_door, call, shown, takes
 from certirl.ground.records import Record, freeze
 
 TUBE = 0.05  # half-width over which margins rise from 0 to 1 beside a switch, as a share of the box
@@ -195,8 +195,8 @@ def profile_at(
     """
     check_margin(margin)
     if callable(margin):
-        with alone(margin):
-            values = as_reals(margin(lend(states)), "margin(states)").astype(np.float64).reshape(-1)
+        answer = call(margin, states, what="margin", read=lambda answer: as_reals(answer, "margin(states)"))
+        values = answer.astype(np.float64).reshape(-1)
         if values.shape != (len(states),) or not np.isfinite(values).all() or (values < 0).any():
             raise ValueError(f"margin(states) must be one number ≥ 0 for each of {len(states)} states")
         return values

@@ -27,13 +27,11 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, like_input, uniform_states
 from certirl.ground.doors import (
-    all_states_at_once,
-    alone,
     as_count,
     as_number,
     as_reals,
     by_door,
-    lend,
+    call,
     setting,
     shown,
     some_rows,
@@ -63,8 +61,7 @@ def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") ->
         states: ``[n, d]``.
         name: of the function, for errors.
     """
-    with alone(reward), all_states_at_once(name, states):
-        answer = as_reals(reward(lend(states)), f"what {name} returns", truth=True)
+    answer = call(reward, states, what=name, read=lambda answer: as_reals(answer, f"what {name} returns", truth=True))
     if answer.shape not in {(len(states),), (len(states), 1)} and not answer.size == len(states) == 1:
         raise ValueError(
             f"{name} is asked about all states at once: for {len(states)} states it must return {len(states)} numbers, "

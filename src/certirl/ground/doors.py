@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import os
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -11,7 +13,10 @@ from difflib import get_close_matches
 from functools import partial
 from inspect import signature
 from numbers import Real
+from pathlib import Path
 from threading import RLock
+from traceback import walk_tb
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -174,6 +179,41 @@ def as_array(
     return array
 
 
+def as_text(value: Any, name: str, *, most: int = 100) -> str:
+    """A text that can be printed as it is, without the spaces around it.
+
+    Characters that move the cursor, erase, break the line or turn the direction of writing are refused: printed, they
+    could hide or forge a result.
+
+    Args:
+        value: the argument.
+        name: of the argument, as the user wrote it.
+        most: characters.
+    """
+    text = value.strip() if isinstance(value, str) else ""
+    if not text or not text.isprintable() or len(text) > most:
+        raise ValueError(f"{setting(name)} must be a printable text of 1 to {most:,} characters, got {shown(value)}")
+    return text
+
+
+def printable(text: str) -> str:
+    """A text in one line, with escapes for what cannot be printed."""
+    line = " ".join(text.split())
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in line)
+
+
+def as_listed(values: Any, name: str) -> tuple[Any, ...]:
+    """Values in an order that is the same in every run: of a list, a tuple or an array.
+
+    Sets have another order in every process, and generators can be read once.
+    """
+    if isinstance(values, str | bytes | Mapping) or not (hasattr(values, "__len__") and hasattr(values, "__getitem__")):
+        raise TypeError(
+            f"{setting(name)} must be a list or a tuple, in an order that means something, got {shown(values)}"
+        )
+    return tuple(values)
+
+
 def as_labels(values: Any, name: str) -> NDArray[Any]:
     """Labels of rows, numbers or names ``[n]``, none of them missing."""
     labels = np.asarray(values)
@@ -183,29 +223,115 @@ def as_labels(values: Any, name: str) -> NDArray[Any]:
     return labels
 
 
-def lend(states: NDArray[Any]) -> NDArray[Any]:
-    """A copy of states for user code, which may change it, as ``obs -= mean`` does."""
-    return np.array(states)
+class UserCodeError(RuntimeError):
+    """A function or a file of the user failed: the sentence says which, where and how.
+
+    Its ``__cause__`` is the exception that the user's code raised, unless it was raised in another process.
+
+    Example:
+        >>> def expert(states):
+        ...     return {}["left"]
+        >>> try:
+        ...     certirl.solve(certirl.problems.thermostat(), discount=0.9, expert=expert, samples=100, rng=0)
+        ... except certirl.UserCodeError as problem:
+        ...     print(type(problem.__cause__).__name__)
+        KeyError
+    """
 
 
-@contextmanager
-def all_states_at_once(what: str, states: Any) -> Iterator[None]:
-    """Explain the error of user code within this ``with`` block that was written for a single state.
+def lend(value: Any) -> Any:
+    """A copy of states for user code, which may change it, as ``obs -= mean`` does; other values as they are."""
+    return np.array(value) if isinstance(value, np.ndarray) else value.clone() if hasattr(value, "clone") else value
+
+
+def call(function: Any, *arguments: Any, what: str, read: Callable[[Any], Any] = lambda answer: answer) -> Any:
+    """The answer of user code; all functions of the user are called here.
+
+    The function receives copies of arrays. Its answer is read, and thereby copied, before another thread calls it.
 
     Args:
-        what: the function, for the error.
-        states: what it is called with.
+        function: of the user.
+        arguments: of the function.
+        what: the function is, for errors, for example "the expert".
+        read: checks the answer and makes an array of it.
     """
+    with alone(function):
+        with users(what, function, arguments):
+            answer = function(*map(lend, arguments))
+        return read(answer)
+
+
+class users:
+    """Name an exception within this ``with`` block as that of user code, by its place: function, file and line.
+
+    ``SystemExit`` is one of them, or a file that ends in ``sys.exit()`` would end a command as if all was well. An
+    error that the library raised in a function of its own stays as it is.
+
+    Args:
+        what: the code is, for errors, for example "the expert".
+        function: that is called, if it is one.
+        arguments: it is called with.
+    """
+
+    def __init__(self, what: str, function: Any = None, arguments: tuple[Any, ...] = ()) -> None:
+        self.what, self.function, self.arguments = what, function, arguments
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: TracebackType | None) -> None:
+        if not isinstance(problem, Exception | SystemExit) or isinstance(problem, UserCodeError):
+            return
+        places = [place for place in walk_tb(trace) if not is_installed(place[0].f_code.co_filename)]
+        if not places and _is_ours(self.function):
+            return
+        where = ""
+        if places:
+            frame, line = places[-1]
+            name = frame.f_code.co_qualname.replace("<locals>.", "")
+            where = f" in {name} ({file_name(_near(frame.f_code.co_filename))}, line {line})"
+        raise UserCodeError(f"{self.what} failed{where}: {_failure(problem, self.arguments)}") from problem
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file of code belongs to this library, another one or Python itself, and not to the user."""
+    return file.startswith(_INSTALLED) or "site-packages" in file or "dist-packages" in file
+
+
+def file_name(path: Any) -> str:
+    """The name of a file for a print or an error."""
+    name = os.fspath(path) if isinstance(path, os.PathLike) else str(path)
+    return name if name.isprintable() else ascii(name)
+
+
+def _near(file: str) -> str:
+    """A file as seen from the working folder, where it lies in it."""
+    folder = os.getcwd() + os.sep
+    return file.removeprefix(folder)
+
+
+def _is_ours(function: Any) -> bool:
+    """Whether a function is one of this library."""
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__module__", "")).partition(".")[0] == "certirl"
+
+
+def _failure(problem: BaseException, arguments: tuple[Any, ...]) -> str:
+    """What happened in user code, as the end of a sentence."""
     try:
-        yield
-    except (TypeError, ValueError) as problem:
-        if not any(words in str(problem) for words in _FOR_ONE_STATE):
-            raise
-        shape = np.shape(states)
-        raise ValueError(
-            f"{what} is called with all states at once, an array [n, {shape[1] if len(shape) == 2 else 1}]: write "
+        text = printable(str(problem))
+    except Exception:
+        text = ""
+    if isinstance(problem, SystemExit):
+        return f"it calls sys.exit({text}): write that below if __name__ == '__main__', which is not run here"
+    if isinstance(problem, TypeError | ValueError) and any(words in text for words in _FOR_ONE_STATE):
+        dimension = next((np.shape(states)[1] for states in arguments[:1] if np.ndim(states) == 2), 1)
+        return (
+            f"it is called with all states at once, an array [n, {dimension}]: write "
             "np.where(states[:, 0] < 20, 1, 0) instead of if, and functions of NumPy instead of math"
-        ) from problem
+        )
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
 def some_rows(count: int) -> NDArray[np.intp]:
@@ -223,10 +349,11 @@ def closest(name: Any, names: Iterable[str]) -> str:
 def alone(function: Any) -> AbstractContextManager[Any]:
     """Call user code within this ``with`` block, one thread at a time.
 
-    A function with an attribute ``thread_safe = True`` is called by several threads at once. Others may return a buffer
-    that the next call overwrites: copy the answer within the block.
+    A function with an attribute ``thread_safe = True``, or a method of an object with it, is called by several threads
+    at once. Others may return a buffer that the next call overwrites.
     """
-    return nullcontext() if getattr(function, "thread_safe", False) is True else _ONE_AT_A_TIME
+    safe = [getattr(owner, "thread_safe", False) is True for owner in (function, getattr(function, "__self__", None))]
+    return nullcontext() if any(safe) else _ONE_AT_A_TIME
 
 
 def as_reals(values: Any, what: str, *, truth: bool = False) -> NDArray[Any]:
@@ -263,9 +390,22 @@ def takes(function: Callable[..., Any], *arguments: Any) -> bool:
 
 def shown(value: Any) -> str:
     """A value in at most about 60 characters, for errors."""
-    text = " ".join(repr(value).split())
+    try:
+        text = printable(repr(value))
+    except Exception:  # of the user's class
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:56]} … ({type(value).__name__})"
 
+
+_LONGEST = 300  # characters of the text of an exception
+
+# Where code lies that is not the user's.
+_INSTALLED = (
+    str(Path(__file__).parents[1]) + os.sep,
+    *(sysconfig.get_path(path) + os.sep for path in ("stdlib", "platstdlib")),
+    "<frozen ",
+    "<__array_function__",
+)
 
 # What NumPy says if an array is used as one number.
 _FOR_ONE_STATE = (

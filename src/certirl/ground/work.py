@@ -20,7 +20,6 @@ import pickle
 import re
 import signal
 import sys
-import sysconfig
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +35,7 @@ from weakref import WeakSet
 import numpy as np
 
 from certirl.ground import interrupts
-from certirl.ground.doors import as_count, setting, shown, takes, with_options
+from certirl.ground.doors import as_count, is_installed, setting, shown, takes, users, with_options
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -407,9 +406,7 @@ def _is_plain_file(name: str, module: Any) -> bool:
     file = getattr(module, "__file__", None)
     if "." in name or name == "__main__" or not isinstance(file, str) or hasattr(module, "__path__"):
         return False
-    libraries = tuple(sysconfig.get_path(path) for path in ("stdlib", "platstdlib"))
-    installed = "site-packages" in file or "dist-packages" in file or file.startswith(libraries)
-    return file.endswith(".py") and not installed
+    return file.endswith(".py") and not is_installed(file)
 
 
 @lru_cache(maxsize=2)
@@ -470,8 +467,18 @@ def _reporter(progress: bool | Report | None, unit: str) -> Report | None:
     """The function to call after each piece; None for no reports."""
     check_progress(progress)
     if callable(progress):
-        return progress
+        return _called(progress)
     return _Line(unit) if _is_shown(progress) else None
+
+
+def _called(progress: Report) -> Report:
+    """A function of the user for reports; what it raises is named as the user's."""
+
+    def report(done: int, total: int) -> None:
+        with users("progress", progress):
+            progress(done, total)
+
+    return report
 
 
 def watched(
@@ -565,7 +572,8 @@ def announcer(progress: bool | Report | None) -> Watch:
     """A function for lines about rounds: prints them, or calls ``progress(done, total)``."""
     check_progress(progress)
     if callable(progress):
-        return lambda line, done, total: progress(done, total)
+        report = _called(progress)
+        return lambda line, done, total: report(done, total)
     return _TERMINAL.announce if _is_shown(progress) else lambda line, done, total: None
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from certirl.functions.bases import Basis, gauss_legendre
 from certirl.ground.domain import Array, Domain, as_domain, as_n_actions, describe, mesh
-from certirl.ground.doors import alone, as_count, as_number, as_reals, lend, shown, takes
+from certirl.ground.doors import as_count, as_number, as_reals, call, shown, takes
 from certirl.proof.tails import Smooth, Tail
 
 # By the number of coordinates, along each of them. Without declared bounds: Gauss points of the next state, states
@@ -221,8 +221,7 @@ class DensityTail(Tail):
             yield kernel
 
     def _values(self, y: Array, states: Array, action: int) -> Array:
-        with alone(self.density):
-            values = as_reals(self.density(lend(y), lend(states), action), "the density")
+        values = call(self.density, y, states, action, what="the density", read=partial(as_reals, what="the density"))
         if values.shape != (len(states), len(y)):
             raise ValueError(
                 f"the density must return an array [states, next states], here {(len(states), len(y))}, got the shape "

@@ -23,7 +23,7 @@ from certirl.data.dependence import answers
 from certirl.data.source import Source
 from certirl.functions.bases import Basis, fewest
 from certirl.ground.domain import Array
-from certirl.ground.doors import alone, as_count, as_flag, as_number, as_reals, by_door, setting, shown, takes
+from certirl.ground.doors import as_count, as_flag, as_number, as_reals, by_door, call, setting, shown, takes
 from certirl.ground.records import Record
 
 _EXPLICIT = 400  # coefficients that are summed up one by one; the rest is a geometric series
@@ -584,8 +584,7 @@ def tail_number(tail: TailLike, columns: Basis, coordinates: Sequence[int] | Non
         return tail.number(columns, coordinates)
     if not callable(tail):
         return as_number(tail, "tail", least=0)
-    with alone(tail):
-        value = tail(columns)
+    value = call(tail, columns, what="tail")
     if isinstance(value, float) and value == math.inf:  # a bound that says nothing about these columns
         return math.inf
     return as_number(value, f"tail(columns) for {columns}", least=0)
