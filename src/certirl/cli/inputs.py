@@ -112,7 +112,7 @@ def solved(options: argparse.Namespace, where: Any) -> Solution:
     """The answer of `solve` to the options of a command; ``where`` is its map."""
     names = ("objective", "cover", "slack", "margin", "smoothness", "tube", "regret")
     settings = Settings(**{name: getattr(options, name) for name in names})
-    asked = {name: getattr(options, name) for name in ("discount", "columns", "delta", "tail", "samples")}
+    asked = {name: getattr(options, name) for name in ("discount", "columns", "delta", "tail", "samples", "trials")}
     asked |= {"settings": settings, "map": where}
     seed = None if options.seed is None else as_count(options.seed, "seed", least=0)
     if any(archive.kind_of(path) for path in options.data if is_file(path)):

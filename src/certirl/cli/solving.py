@@ -244,6 +244,10 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
         help="for policies: draw until the expert's regret is at most this share of the span of the value",
     )  # fmt: skip
     shared.add_draws(proof, "default 10,000; with --delta 1,000,000")
+    proof.add_argument(
+        "--trials", type=int, metavar="N",
+        help="for policies: transitions of each action by which the answer is tried (default: as many as it took)",
+    )  # fmt: skip
     _add_result(command, "solution", "reward.npz", "default: beside the solution; '' for none")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.simulator import Simulator, ask, ask_all, check_simulator, device_of, draw
+from certirl.data.simulator import Simulator, ask, ask_all, check_simulator, counted_as, device_of, draw
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis
 from certirl.ground.domain import Array, as_domain, uniform_states
@@ -349,6 +349,7 @@ def is_noiseless(simulator: Simulator) -> bool:
 def answers(simulator: Simulator, states: Any, action: int, number: int) -> Array:
     """Next states as shares of the widths ``[n, d]``, with a generator of this seed."""
     domain, device, seed = as_domain(simulator.domain), device_of(simulator), np.random.SeedSequence(number)
+    simulator = counted_as(simulator, "checks")
     low, high = np.array(domain).T
     if device is None:
         answer = ask(simulator, states, action, np.random.default_rng(seed), domain)
@@ -394,6 +395,7 @@ def can_pair(simulator: Simulator, basis: Basis, rng: Any, *, asked: bool | None
     check_simulator(simulator)
     if asked is not None:
         return as_flag(asked, "paired")
+    simulator = counted_as(simulator, "checks")
     draws = draw(simulator, basis, _FEW, rng, design=True)
     generator = draws.generator_of(0)
     states = draws.states(_FEW, generator)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from threading import Lock
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 from zlib import crc32
 
 import numpy as np
@@ -178,6 +179,99 @@ def as_samples(samples: Any, *, least: int = 1, most: int = MOST_SAMPLES) -> int
     return as_count(samples, "samples", least=least, most=most, meaning="a whole number of transitions per action")
 
 
+def as_trials(trials: Any) -> int:
+    """A number of transitions per action by which an answer is tried."""
+    return as_count(trials, "trials", least=0, most=MOST_SAMPLES, meaning="a whole number of transitions per action")
+
+
+Purpose = Literal["answer", "checks", "trials", "again"]
+REMEMBERED = 1 << 24  # numbers of drawn transitions that are kept for a second reading: 128 MB
+
+
+class Counts:
+    """The rows that a simulator was asked about, by purpose and action; several threads may add to it.
+
+    Attributes:
+        rows: by purpose: ``answer``, what the answer is made of; ``checks`` of how the simulator draws; ``trials`` of
+            the answer; ``again``, transitions that were too many to be kept, at a further reading ``[A]`` each.
+        room: numbers that can still be kept.
+
+    :meta private:
+    """
+
+    def __init__(self, n_actions: int) -> None:
+        self.rows = {purpose: np.zeros(n_actions, dtype=np.int64) for purpose in get_args(Purpose)}
+        self.room, self._lock = REMEMBERED, Lock()
+
+    def add(self, purpose: Purpose, action: int | slice, rows: int) -> None:
+        """Count some rows of an action, or of several."""
+        with self._lock:
+            self.rows[purpose][action] += rows
+
+    def most(self, purpose: Purpose) -> int:
+        """The rows for a purpose, of the action with most."""
+        return int(self.rows[purpose].max())
+
+    def reserve(self, size: int) -> bool:
+        """Take room for some numbers; whether there was as much."""
+        with self._lock:
+            fits = size <= self.room
+            self.room -= size * fits
+        return fits
+
+
+class Counted:
+    """A user's simulator, with every row counted that it is asked about.
+
+    Args:
+        simulator: the simulator; its other attributes are those of this object.
+        counts: where rows are counted; none before if left out.
+        purpose: of the rows.
+
+    :meta private:
+    """
+
+    def __init__(self, simulator: Any, counts: Counts | None = None, purpose: Purpose = "answer") -> None:
+        self.simulator, self.purpose = bare(simulator), purpose
+        self.counts = Counts(self.simulator.n_actions) if counts is None else counts
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.simulator, name)
+        return partial(self._outcomes, value) if name == "outcomes" else value
+
+    def _outcomes(self, outcomes: Callable[..., Any], states: Array, action: int) -> Any:
+        self.counts.add(self.purpose, action, len(states))
+        return outcomes(states, action)
+
+    @property
+    def n_actions(self) -> int:
+        """Of the simulator."""
+        return self.simulator.n_actions
+
+    @property
+    def domain(self) -> Domain:
+        """Of the simulator."""
+        return self.simulator.domain
+
+    def sample(self, states: Array, action: int, rng: Any) -> NDArray[Any]:
+        """Count the states and ask the simulator about them."""
+        self.counts.add(self.purpose, action, len(states))
+        return self.simulator.sample(states, action, rng)
+
+    def __reduce__(self) -> Any:  # elsewhere nothing is counted: see `Draws.sent`
+        return bare, (self.simulator,)
+
+
+def bare(simulator: Any) -> Any:
+    """The user's own simulator."""
+    return simulator.simulator if isinstance(simulator, Counted) else simulator
+
+
+def counted_as(simulator: Any, purpose: Purpose) -> Any:
+    """The simulator with its rows counted for another purpose; one that is not counted as it is."""
+    return Counted(simulator, simulator.counts, purpose) if isinstance(simulator, Counted) else simulator
+
+
 @dataclass(frozen=True, eq=False)
 class Draws(Stream):
     """A stream of n transitions of every action, drawn when it is read: the same each time.
@@ -188,10 +282,12 @@ class Draws(Stream):
         n: transitions for each action.
         seed: the source of the random numbers of all pieces, which do not depend on the order of their reading.
         generator: the kind of bit generator.
+        whole: transitions of every action in the stream of which this is a part.
         design: True for the basis's design for least squares, False for its weight; or another design.
         paired: the same states and the same random numbers for every action.
         first: the number of the first piece, if this is a chunk of a longer stream.
         refuse_terminal: refuse terminal states, among the states drawn and their next states.
+        kept: the pieces that were read before by their numbers, empty for one that was too large to be kept.
 
     :meta private:
     """
@@ -201,10 +297,12 @@ class Draws(Stream):
     n: int
     seed: np.random.SeedSequence
     generator: Any
+    whole: int
     design: bool | Design
     paired: bool
     first: int = 0
     refuse_terminal: bool = False
+    kept: dict[int, list[Piece]] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -220,14 +318,42 @@ class Draws(Stream):
         ]
 
     def pieces(self) -> Iterator[Piece]:
-        """Ask the simulator, piece by piece."""
-        terminal = terminal_of(self.simulator) if self.refuse_terminal else None
+        """Ask the simulator, piece by piece; what was kept is not asked again."""
+        for number, size in self._sizes():
+            for piece in self.kept.get(number) or self._drawn(number):
+                yield Piece(piece.actions, piece.states[:size], piece.next_states[:, :size])
+
+    def sent(self) -> Draws:
+        """The same for a worker elsewhere, which does not count: its rows are counted here."""
+        if isinstance(self.simulator, Counted):
+            for number, _ in self._sizes():
+                self.simulator.counts.add(self._purpose(number), slice(None), self._size(number))
+                self.kept.setdefault(number, [])
+        return replace(self, simulator=bare(self.simulator), kept={})
+
+    def _sizes(self) -> Iterator[tuple[int, int]]:
+        """The number of each piece, and how many of its first rows belong to these draws."""
         for number, start in enumerate(range(0, self.n, self._piece), start=self.first):
-            size = min(self._piece, self.n - start)
-            for piece in [self._pair(size, number)] if self.paired else self._one_by_one(size, number):
-                if terminal is not None and any(terminal(s).any() for s in (piece.states, *piece.next_states)):
-                    raise ValueError(NO_TERMINAL_STATES)
-                yield piece
+            yield number, min(self._piece, self.n - start)
+
+    def _size(self, number: int) -> int:
+        return min(self._piece, self.whole - number * self._piece)
+
+    def _purpose(self, number: int) -> Purpose:
+        return "again" if number in self.kept else getattr(self.simulator, "purpose", "answer")
+
+    def _drawn(self, number: int) -> list[Piece]:
+        """A whole piece of the stream, of all actions at once or of each; kept if there is room."""
+        size, terminal = self._size(number), terminal_of(self.simulator) if self.refuse_terminal else None
+        asked = replace(self, simulator=counted_as(self.simulator, self._purpose(number)))
+        pieces = [asked._pair(size, number)] if self.paired else list(asked._one_by_one(size, number))
+        for piece in pieces:
+            if terminal is not None and any(terminal(s).any() for s in (piece.states, *piece.next_states)):
+                raise ValueError(NO_TERMINAL_STATES)
+        numbers = sum(piece.states.shape[1] * (piece.size + len(piece.states)) for piece in pieces)
+        counts = self.simulator.counts if isinstance(self.simulator, Counted) and not self.on_device else None
+        self.kept[number] = pieces if counts is not None and counts.reserve(numbers) else []
+        return pieces
 
     def _pair(self, size: int, number: int) -> Piece:
         rng = self.generator_of(number)
@@ -321,7 +447,7 @@ def draw(
     n, bits = as_samples(n), as_generator(rng).bit_generator
     (seed,) = bits.seed_seq.spawn(1)  # type: ignore[attr-defined]
     basis = basis.on(as_domain(simulator.domain))
-    return Draws(simulator, basis, n, seed, type(bits), design, paired, refuse_terminal=refuse_terminal)
+    return Draws(simulator, basis, n, seed, type(bits), n, design, paired, refuse_terminal=refuse_terminal)
 
 
 def ask(simulator: Simulator, states: Any, action: int, rng: Any, domain: Domain) -> Any:

@@ -18,13 +18,17 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.data.dependence import Sampling, can_pair, dependence, is_noiseless, noise_fault, one_of_each, sampling
 from certirl.data.simulator import (
     NO_TERMINAL_STATES,
+    Counted,
+    Counts,
     Design,
     Draws,
+    Purpose,
     Simulator,
     Terminal,
     as_generator,
     as_samples,
     check_simulator,
+    counted_as,
     draw,
     periodic_of,
     terminal_of,
@@ -53,7 +57,7 @@ class Source(Record):
     """Where transitions come from: a simulator or a log.
 
     Attributes:
-        simulator: the simulator, checked; None for a log.
+        simulator: the simulator, checked and counted; None for a log.
         log: the log; None for a simulator.
 
     :meta private:
@@ -61,6 +65,15 @@ class Source(Record):
 
     simulator: Simulator | None = None
     log: Transitions | None = None
+
+    @property
+    def counts_of_rows(self) -> Counts | None:
+        """The rows that a simulator was asked about so far; None for a log."""
+        return self.simulator.counts if isinstance(self.simulator, Counted) else None
+
+    def for_purpose(self, purpose: Purpose) -> Source:
+        """The same with rows counted for another purpose."""
+        return self if self.simulator is None else Source(simulator=counted_as(self.simulator, purpose))
 
     @property
     def domain(self) -> Domain:
@@ -245,6 +258,7 @@ def for_simulators(name: str) -> str:
     reasons = {
         "samples": "data that were recorded are used as they are",
         "paired": "a log says itself whether its rows are paired",
+        "trials": "a log is tried in the model of its next state, which draws nothing",
     }
     return f"{setting(name)} is for simulators: {reasons[name]}, leave {setting(name)} out"
 
@@ -263,7 +277,7 @@ def as_source(source: Any) -> Source:
     if isinstance(source, Transitions):
         return Source(log=source)
     check_simulator(source)
-    return Source(simulator=source)
+    return Source(simulator=Counted(source))
 
 
 class Pool(Stream):

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.formats import names_file
 from certirl.data.policy import Policy, as_policy, returns, simulate, terminal_states, uniform_policy
-from certirl.data.simulator import Simulator, as_generator, ask, periodic_of
+from certirl.data.simulator import Simulator, as_generator, ask, bare, periodic_of
 from certirl.data.source import Source, as_source
 from certirl.data.transitions import Transitions
 from certirl.environments.simulators import simulator as simulator_of
@@ -193,7 +193,7 @@ def _chosen_reward(
     else:
         step_reward = getattr(simulator, "reward", None) if step_reward is None else step_reward
         if not callable(step_reward):
-            what = "a log" if isinstance(simulator, NextStateModel) else type(simulator).__name__
+            what = "a log" if isinstance(simulator, NextStateModel) else type(bare(simulator)).__name__
             instead = by_door("pass one, a function of states", "give it a method reward(states, action, next_states)")
             raise ValueError(f"{what} has no reward of its own: {instead}")
     if discount is None:

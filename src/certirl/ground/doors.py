@@ -136,13 +136,6 @@ def as_flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
-def as_text(value: Any, name: str) -> str:
-    """A text of printable characters: line breaks, control characters and marks of writing direction are refused."""
-    if not isinstance(value, str) or not value.isprintable():
-        raise ValueError(f"{setting(name)} must be a text of printable characters, got {shown(value)}")
-    return str(value)
-
-
 def as_array(
     values: Any, name: str, *, truth: bool = False, first: int = 0, instead: str | None = None
 ) -> NDArray[Any]:
@@ -193,7 +186,7 @@ def as_text(value: Any, name: str, *, most: int = 100) -> str:
     text = value.strip() if isinstance(value, str) else ""
     if not text or not text.isprintable() or len(text) > most:
         raise ValueError(f"{setting(name)} must be a printable text of 1 to {most:,} characters, got {shown(value)}")
-    return text
+    return value if text == value else text
 
 
 def printable(text: str) -> str:

@@ -149,6 +149,8 @@ def fold(
     if not chunks:
         raise ValueError("there are no data: nothing to add up")
     function, place = with_options(function), chosen_place.get()
+    if hasattr(place, "submit"):
+        chunks = [chunk.sent() if hasattr(chunk, "sent") else chunk for chunk in chunks]
     task = partial(single_threaded, function)
     if is_client(place):
         return _tree(_cluster_sums(task, chunks, add, place), add)

@@ -13,7 +13,7 @@ import numpy as np
 from certirl.data.dependence import noise_fault
 from certirl.data.moments import Moments
 from certirl.data.policy import Policy, as_policy
-from certirl.data.simulator import Simulator, as_generator, as_samples, device_of
+from certirl.data.simulator import Simulator, as_generator, as_samples, as_trials, device_of
 from certirl.data.source import Source, as_source, for_simulators
 from certirl.data.tables import as_log
 from certirl.fit.bellman import FORMS, check_problem
@@ -126,6 +126,7 @@ class Request(Record):
         components: names, coordinates and bases, one for a state that is not divided; none if the basis is to be
             chosen.
         samples: transitions per action, or the most of them.
+        trials: the most transitions per action by which the answer is tried; None for as many as it took.
         delta, tail, progress: as in `solve`.
         settings: as in `solve`.
         rng: a seed or Generator; None for a log without one.
@@ -141,6 +142,7 @@ class Request(Record):
     columns: Any
     components: tuple[Component, ...]
     samples: int
+    trials: int | None
     delta: float | None
     tail: TailLike
     progress: Any
@@ -188,6 +190,7 @@ def request(
     columns: Any,
     components: Any,
     samples: Any,
+    trials: Any,
     delta: Any,
     tail: Any,
     rng: Any,
@@ -218,7 +221,13 @@ def request(
     by_value = is_policy or of_features or (delta is None and origin is not None and origin.has_terminal_states)
     passed = settings.given() | {
         name: value
-        for name, value in {"samples": samples, "tail": tail, "components": components, "columns": columns}.items()
+        for name, value in {
+            "samples": samples,
+            "trials": trials,
+            "tail": tail,
+            "components": components,
+            "columns": columns,
+        }.items()
         if value is not None
     }
     domain, several = source.rows.domain if origin is None else origin.domain, components is not None
@@ -234,6 +243,7 @@ def request(
         columns=columns,
         components=(),
         samples=count,
+        trials=None if trials is None else as_trials(trials),
         delta=delta,
         tail=tail,
         progress=progress,
@@ -276,7 +286,7 @@ def _refused(asked: Request) -> dict[str, str]:
     """The keywords and settings that would be without effect, each with the sentence that says so."""
     is_policy, is_proof, refused = asked.policy.constant is None, asked.delta is not None, dict[str, str]()
     if asked.is_log or asked.source is None:
-        refused |= {name: for_simulators(name) for name in ("samples", "paired")}
+        refused |= {name: for_simulators(name) for name in ("samples", "paired", "trials")}
     if asked.is_log:
         refused["regret"] = "no more can be drawn from a log: leave regret out, the certificate states what is proved"
     if not is_proof:
@@ -289,7 +299,7 @@ def _refused(asked: Request) -> dict[str, str]:
         refused |= {name: without_switches(name) for name in ("tube", "regret")}
         refused["margin"] = f"{setting('margin')} {by_state}"
     if not asked.by_value:
-        refused["smoothness"] = f"{setting('smoothness')} {by_state}"
+        refused |= {name: f"{setting(name)} {by_state}" for name in ("smoothness", "trials")}
     elif asked.settings.features is not None:
         refused["smoothness"] = "smoothness is not for rewards of features, which are as smooth as these: leave it out"
     elif len(asked.domain) > MOST_COORDINATES:

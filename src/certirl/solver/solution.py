@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.coverage import Coverage
-from certirl.data.simulator import as_terminal
+from certirl.data.simulator import Counts, as_terminal
 from certirl.data.source import TerminalBoxes
 from certirl.data.transitions import action_in_words, counted
 from certirl.fit.action_values import Choices
@@ -103,6 +103,53 @@ class Share(Record):
     def __str__(self) -> str:
         share = self.count / max(self.n, 1)
         return f"{share:.1%} of {self.n:,} {self.kind} (95% interval {self.low:.1%} to {self.high:.1%})"
+
+
+@archive.record
+@dataclass(frozen=True)
+class Asked(Record):
+    """The rows that a simulator was asked about, of the action asked most.
+
+    Attributes:
+        answer: what the answer is made of.
+        trials: by which the answer was tried.
+        checks: of how the simulator draws.
+        again: of these transitions that were too many to be kept, at a further reading.
+
+    Example:
+        >>> walk = certirl.problems.thermostat()
+        >>> solution = certirl.solve(walk, discount=0.9, samples=500, basis=certirl.Legendre(5), columns=3, rng=0)
+        >>> solution.stats.asked.answer, solution.stats.asked.trials
+        (500, 0)
+    """
+
+    answer: int
+    trials: int
+    checks: int
+    again: int = 0
+
+    @classmethod
+    def of(cls, counts: Counts | None) -> Asked | None:
+        """The counts so far; None without a simulator.
+
+        :meta private:
+        """
+        names = ("answer", "trials", "checks", "again")
+        return None if counts is None else cls(*(counts.most(name) for name in names))  # type: ignore[arg-type]
+
+    def as_read(self, file: str) -> Asked:
+        """Refuse counts that are none.
+
+        :meta private:
+        """
+        for name in ("answer", "trials", "checks", "again"):
+            as_count(getattr(self, name), f"stats.asked.{name}", least=0)
+        return self
+
+    def __str__(self) -> str:
+        more = f", {self.again:,} a second time" if self.again else ""
+        purposes = f"{self.trials:,} to try it, {self.checks:,} to check how the simulator draws"
+        return f"at most {self.answer:,} rows of an action for the answer{more}, {purposes}"
 
 
 @archive.record
@@ -219,6 +266,7 @@ class Diagnostics(Record):
         sampling: how the rows of a log count in a proof: "independent", within "episodes", or in the "order" of time;
             empty without a log or a proof.
         log_notes: what was done to the log while it was read, in sentences.
+        asked: the rows that a simulator was asked about; None for a log.
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
@@ -265,6 +313,7 @@ class Diagnostics(Record):
     coordinate_names: tuple[str, ...] = ()
     sampling: str = ""
     log_notes: tuple[str, ...] = ()
+    asked: Asked | None = None
 
     def as_read(self, file: str) -> Diagnostics:
         """Refuse numbers that these cannot be, and a value form without its own.
@@ -320,6 +369,8 @@ class Diagnostics(Record):
             lines["independence"] = self.independence
         if not self.objective:
             lines["assumed"] = self._assumed()
+        if self.asked is not None:
+            lines["asked"] = str(self.asked)
         if self.seed is not None:
             lines["seed"] = str(self.seed)
         return lines
@@ -862,6 +913,8 @@ class Solution(Record):
             data = f"{self._counts()}{_SAMPLED.get(self.stats.sampling, '')}"
         else:
             data = f"exact operators of {self.n_actions} actions"
+        if self.stats.asked is not None and self.stats.asked.trials:
+            data += f", trials {self.stats.asked.trials:,} more"
         return f"{data}, discount {self.discount:g}, {self.stats.form or self.stats.choice}"
 
     def _counts(self) -> str:

@@ -27,7 +27,7 @@ from certirl.proof.case import Case, bounding_tail, tail_too_large
 from certirl.proof.tails import TailLike, check_contradiction, tail_number
 from certirl.solver.search import TRAINING_SHARE, Learner, Outcome, least_budget, search
 from certirl.solver.settings import Request, Settings, request
-from certirl.solver.solution import Solution, build
+from certirl.solver.solution import Asked, Solution, build
 from certirl.solver.value_form import ValueForm, explain, proof_columns, with_proof
 
 TRIED = ("least-variance", "l1")  # objectives of a proof, if none is asked for: the forecast decides between them
@@ -43,6 +43,7 @@ def solve(
     columns: Any = None,
     components: Any = None,
     samples: int | None = None,
+    trials: int | None = None,
     delta: float | None = None,
     tail: TailLike = None,
     rng: Any = None,
@@ -67,7 +68,9 @@ def solve(
             an expert that depends on the state it may be a basis.
         components: groups of coordinates that move independently, ``[[0], [1]]``: the reward is a sum over them.
         samples: transitions to draw for each action, 10,000 if left out; with ``delta`` the most to draw, a million if
-            left out; tests of the answer draw some more. For simulators only.
+            left out. For simulators only.
+        trials: for an expert that depends on the state, the most further transitions of each action by which the answer
+            is tried; as many as the answer took if left out, 0 for no trial. For simulators only.
         delta: draw until the answer is proved, with at most this probability of a false proof; a log is divided once.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
         rng: a seed or Generator; needed with a simulator.
@@ -85,7 +88,7 @@ def solve(
     """
     asked = request(
         source, discount=discount, expert=expert, basis=basis, columns=columns, components=components, samples=samples,
-        delta=delta, tail=tail, rng=rng, settings=settings or Settings(), progress=progress,
+        trials=trials, delta=delta, tail=tail, rng=rng, settings=settings or Settings(), progress=progress,
     )  # fmt: skip
     with on(map):
         if asked.by_value:
@@ -98,8 +101,9 @@ def solve(
     seed = int(rng) if isinstance(rng, int | np.integer) else None
     names = (asked.moments or asked.origin).coordinate_names
     sampling = asked.origin.sampling if asked.is_log and asked.delta is not None else ""
-    notes = () if asked.source is None else asked.source.notes
-    stats = replace(solution.stats, seed=seed, coordinate_names=names, sampling=sampling, log_notes=notes)
+    stats = replace(solution.stats, seed=seed, coordinate_names=names, sampling=sampling)
+    if asked.source is not None:
+        stats = replace(stats, log_notes=asked.source.notes, asked=Asked.of(asked.source.counts_of_rows))
     return replace(solution, stats=stats)
 
 
@@ -165,7 +169,9 @@ def _tested(asked: Request, samples: int) -> tuple[str, tuple[Finding, ...]]:
     at_hand = asked.origin.per_action(samples)
     if at_hand < FEWEST:
         return "too few transitions to test the components' independence", ()
-    outcome = independent(asked.origin, groups, samples=min(SAMPLES, at_hand), rng=asked.generator.spawn(1)[0])
+    outcome = independent(
+        asked.origin.for_purpose("checks"), groups, samples=min(SAMPLES, at_hand), rng=asked.generator.spawn(1)[0]
+    )
     if outcome.holds:
         return str(outcome), ()
     finding = Reason.DEPENDENT.finding(test=str(outcome))

@@ -146,7 +146,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         elif tried and simulator is None:
             solution = _tried_in_a_model(solution, model, policy)
         elif tried:
-            solution = try_out(solution, simulator, policy, margin=settings.margin, rng=generator)
+            solution = try_out(solution, source, policy, trials=_trials(asked), margin=settings.margin, rng=generator)
         watch(f"3 of {STAGES}: errors are estimated and the reward is tried", 3, STAGES)
         return solution
 
@@ -286,12 +286,32 @@ def _of_the_data(comparisons: int, stats: Diagnostics) -> list[Finding]:
     return findings
 
 
+def _trials(asked: Request) -> int:
+    """The rows of each action by which the answer is tried: as many as it took, if the call does not say."""
+    counts = asked.origin.counts_of_rows
+    if asked.trials is not None or counts is None:
+        return asked.trials or 0
+    return min(counts.most("answer"), asked.samples)
+
+
 def try_out(
-    solution: Solution, simulator: Any, policy: Policy, *, margin: Margin, rng: np.random.Generator
+    solution: Solution, source: Source, policy: Policy, *, trials: int, margin: Margin, rng: np.random.Generator
 ) -> Solution:
-    """Try a reward on fresh states of a simulator and by planning on R alone; status and reason say how that went."""
+    """Try a reward on fresh states of a simulator and by planning on R alone; status and reason say how that went.
+
+    Args:
+        solution: with R and V.
+        source: the simulator.
+        policy: the expert.
+        trials: rows of each action that the simulator may be asked about; nothing is tried if 0.
+        margin: of the tube beside a switch.
+        rng: the generator.
+    """
+    simulator: Any = source.for_purpose("trials").simulator
     noiseless, value = solution.stats.noiseless, solution.value
     assert value is not None
+    if not trials:
+        return solution
     states = live_states(simulator, FRESH, rng)
     draws = 1 if noiseless else DRAWS
     ahead = np.zeros((simulator.n_actions, len(states)))
@@ -464,7 +484,8 @@ def with_proof(solution: Solution, outcome: Outcome, asked: Request) -> Solution
         solution = solution.judged(*solution.findings, Reason.REFUTED_WITHOUT_TAIL.finding(claim=refutation.claim))
     if not asked.is_log:
         rng = asked.generator.spawn(1)[0]
-        solution = try_out(solution, asked.origin.simulator, asked.policy, margin=asked.settings.margin, rng=rng)
+        trials = _trials(asked)
+        solution = try_out(solution, asked.origin, asked.policy, trials=trials, margin=asked.settings.margin, rng=rng)
     claim = certificate or refutation
     if claim is None or (refutation is not None and refutation.refuted):  # there are findings that say why
         return solution

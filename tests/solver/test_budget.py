@@ -1,0 +1,147 @@
+"""Every row that a simulator is asked about is counted, and the numbers printed are those counted."""
+
+import pickle
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.data.simulator import Counted, bare, draw
+from certirl.data.source import as_source
+from certirl.data.transitions import CHUNK
+
+
+class Walk:
+    """A walk on an interval that counts what it is asked, by action."""
+
+    n_actions, domain = 2, ((0.0, 10.0),)
+
+    def __init__(self, noise=1.0):
+        self.noise, self.asked = noise, np.zeros(2, dtype=int)
+
+    def sample(self, states, action, rng):
+        self.asked[action] += len(states)
+        noise = self.noise * rng.normal(size=states.shape) if self.noise else 0.0
+        return np.clip(states + (0.5, -0.5)[action] + noise, 0, 10)
+
+
+class Unpaired(Walk):
+    """Its actions use different numbers of random numbers."""
+
+    def sample(self, states, action, rng):
+        rng.random(action * len(states))
+        return super().sample(states, action, rng)
+
+
+class Ending(Walk):
+    """Both ends are terminal."""
+
+    def terminal(self, states):
+        return (states[:, 0] < 1) | (states[:, 0] > 9)
+
+
+class Plane(Walk):
+    """Two walks side by side."""
+
+    domain = ((0.0, 10.0), (0.0, 10.0))
+
+
+def towards(states):
+    return states[:, 0] > 5
+
+
+def asked_in_all(solution):
+    counts = solution.stats.asked
+    return counts.answer + counts.trials + counts.checks + counts.again
+
+
+BASIS = certirl.Legendre(5)
+ONE = {"expert": 0, "basis": BASIS, "columns": 3, "samples": 2_000}
+POLICY = {"expert": towards, "samples": 2_000}
+PROOF = {"delta": 0.05, "tail": certirl.GaussianNoise(1.0, 1.0)}
+FEATURES = certirl.Settings(features={"distance": lambda states: np.abs(states[:, 0] - 5)})
+CALLS = {
+    "one action": (Walk, ONE),
+    "one action, basis chosen": (Walk, {"expert": 0, "samples": 2_000}),
+    "one action, not paired": (Unpaired, ONE),
+    "sum of components": (Plane, ONE | {"components": [[0], [1]]}),
+    "one action with a proof": (Walk, ONE | PROOF | {"samples": 20_000, "columns": 15, "basis": certirl.Legendre(15)}),
+}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_the_numbers_printed_are_those_counted(kind):
+    make, asked = CALLS[kind]
+    walk = make()
+    solution = certirl.solve(walk, discount=0.7, rng=0, **asked)
+    counts = solution.stats.asked
+    assert asked_in_all(solution) == walk.asked.max()
+    assert counts.answer == max(solution.stats.counts) <= asked["samples"]
+    assert counts.trials == counts.again == 0 and f"{counts.checks:,} to check" in str(solution.stats)
+    assert f"{counts.answer:,} transitions for each of 2 actions" in str(solution)
+
+
+def test_trials_are_counted_printed_and_left_out():
+    walk = Walk()
+    tried = certirl.solve(walk, discount=0.7, rng=0, **POLICY)
+    assert asked_in_all(tried) == walk.asked.max() and tried.stats.asked.trials > 0
+    assert int(re.search(r"trials ([\d,]+) more", str(tried))[1].replace(",", "")) == tried.stats.asked.trials
+    untried = certirl.solve(Walk(), discount=0.7, rng=0, trials=0, **POLICY)
+    assert untried.stats.asked.trials == 0 and untried.status == "solved" and "trials" not in str(untried)
+    assert untried.stats.planned_share is None and untried.stats.greedy_share is None
+    np.testing.assert_array_equal(untried.reward.coefficients, tried.reward.coefficients)
+    saved = certirl.load(tried.save("answer"))
+    assert saved.stats.asked == tried.stats.asked and saved.to_dict()["stats"]["asked"]["trials"] > 0
+
+
+def test_trials_without_effect_are_refused():
+    log = certirl.sample(Walk(), basis=BASIS, samples=200, rng=0)
+    with pytest.raises(ValueError, match="trials is for simulators"):
+        certirl.solve(log, discount=0.7, expert=towards, trials=5)
+    with pytest.raises(ValueError, match="trials is for experts that depend on the state"):
+        certirl.solve(Walk(), discount=0.7, trials=5, rng=0)
+    with pytest.raises(ValueError, match="trials must be a whole number of transitions per action"):
+        certirl.solve(Walk(), discount=0.7, expert=towards, trials=-1, rng=0)
+
+
+def test_a_log_draws_nothing():
+    log = certirl.sample(Walk(), basis=BASIS, samples=300, rng=0)
+    solution = certirl.solve(log, discount=0.7, expert=towards)
+    assert solution.stats.asked is None and "trials" not in str(solution)
+
+
+def test_what_was_drawn_is_kept_and_asked_once():
+    walk = Walk()
+    source = as_source(walk)
+    draws = draw(source.simulator, BASIS, 1_000, 0)
+    first, second = draws.record(), draws.record()
+    np.testing.assert_array_equal(first.next_states, second.next_states)
+    beginning = draws.leading(300).record()
+    np.testing.assert_array_equal(beginning.of_action(1)[1], first.of_action(1)[1][:300])
+    assert walk.asked.tolist() == [1_000, 1_000] == source.counts_of_rows.rows["answer"].tolist()
+
+
+def test_what_is_too_large_to_be_kept_is_counted_again():
+    walk = Walk()
+    source = as_source(walk)
+    source.counts_of_rows.room = 2 * 2 * CHUNK  # states and next states of both actions
+    draws = draw(source.simulator, BASIS, CHUNK + 10, 0)
+    first, second = draws.record(), draws.record()
+    np.testing.assert_array_equal(first.next_states, second.next_states)
+    rows = source.counts_of_rows.rows
+    assert rows["answer"].tolist() == [CHUNK + 10] * 2
+    assert (rows["again"] + rows["answer"] == walk.asked).all() and 0 < rows["again"][0] < CHUNK
+
+
+def test_rows_that_are_drawn_elsewhere_are_counted_here():
+    walk, here = Walk(), Walk()
+    with ThreadPoolExecutor(2) as pool:
+        there = certirl.solve(walk, discount=0.7, rng=0, map=pool, **ONE)
+    assert there.stats.asked == certirl.solve(here, discount=0.7, rng=0, map=1, **ONE).stats.asked
+    assert asked_in_all(there) == walk.asked.max() == here.asked.max()
+    counted = Counted(Walk())
+    sent = draw(counted, BASIS, 100, 0).sent()
+    assert counted.counts.most("answer") == 100 and not isinstance(sent.simulator, Counted)
+    assert isinstance(pickle.loads(pickle.dumps(counted)), Walk) and bare(counted) is counted.simulator
