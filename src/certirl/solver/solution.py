@@ -369,10 +369,10 @@ class Diagnostics(Record):
             lines["independence"] = self.independence
         if not self.objective:
             lines["assumed"] = self._assumed()
-        if self.asked is not None:
-            lines["asked"] = str(self.asked)
         if self.seed is not None:
             lines["seed"] = str(self.seed)
+        if self.asked is not None:
+            lines["asked"] = str(self.asked)
         return lines
 
     @property
