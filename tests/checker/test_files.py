@@ -120,7 +120,7 @@ def test_a_mirrored_value_is_rejected(tmp_path):
     states = basis.grid(201)
     added = header["discount"] * np.cos(np.outer(np.arccos(states[:, 0]), [0, 1])) @ arrays[f"{place}.fits"][0]
     value = basis.values(states) @ arrays["reward.coefficients"] / own["unit"] + added
-    mirrored = np.linalg.lstsq(basis.values(states), own["low"] + own["high"] - value - added)[0]
+    mirrored = np.linalg.lstsq(basis.values(states), own["low"] + own["high"] - value - added, rcond=None)[0]
     for name in ("reward.coefficients", f"{place}.reward.function.coefficients"):
         arrays[name] = own["unit"] * mirrored
     path = write(tmp_path / "mirrored.npz", header, arrays)

@@ -74,6 +74,7 @@ def data(tmp_path_factory):
     (folder / "binary.csv").write_bytes(bytes(range(256)))
     (folder / "binary.npz").write_bytes(bytes(range(256)))
     (folder / "notes.txt").write_text("nothing")
+    np.savez(folder / "nested.npz", header=np.array("[" * 50_000 + "]" * 50_000))
     (folder / "folder").mkdir()
     (folder / "folder.npz").mkdir()
     np.savez(folder / "log.npz", states=states, actions=actions, next_states=after)
@@ -482,6 +483,10 @@ SENTENCES = [
     ("show moments.npz --plot x.png", "there is no picture of Moments: leave --plot out"),
     ("check missing.npz", "there is no file missing.npz"),
     ("check binary.npz", "binary.npz is not a certirl file, or it is damaged"),
+    ("check folder", "folder is no file: it is a folder, a pipe or a device"),
+    *((f"{verb} nested.npz", "nested.npz is not a certirl file, or it is damaged") for verb in ("check", "show")),
+    *((f"{verb} -o -", "cannot write to standard output: name a file, such as result.")
+      for verb in (LOG, "moments log.csv", "merge moments.npz", "report moments.npz", "demo")),
     # Calculators, demonstrations, studies.
     ("plan --discount 0.999999 --beta 1e-300", "the theorem would ask for more than 1e308 transitions"),
     ("plan --discount 0.9 --beta 1e308", "--rho is needed"),

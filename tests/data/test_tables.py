@@ -1,6 +1,8 @@
 """Tables of transitions and of episodes: every format and every way of reading gives the same transitions."""
 
 import decimal
+import gzip
+import os
 import pickle
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 import certirl
 from certirl.data import tables
 from certirl.data.formats import _Parquet
+from certirl.ground import unpacking
 from sizes import sizes
 
 FORMATS = ("parquet", "csv", "npz")
@@ -431,6 +434,41 @@ def test_files_that_are_cut_short_or_something_else(tmp_path):
         cut.write_bytes(content)
         with pytest.raises(ValueError, match=r"cut\.parquet: it is not a Parquet file, or it is damaged or cut short"):
             list(tables.stream(cut, domain=(-1, 1)))
+
+
+def test_files_that_unpack_to_too_much_are_refused_with_the_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(unpacking, "FREELY", 10**6)
+    with gzip.open(tmp_path / "bomb.csv.gz", "wb") as stream:
+        stream.write(b"state,action,next_state\n" + b"0.5,0,0.5\n" * 400_000)
+    np.savez_compressed(tmp_path / "bomb.npz", **dict.fromkeys(["states", "actions", "next_states"], np.zeros(500_000)))
+    for name in ("bomb.csv.gz", "bomb.npz"):
+        limit = "it unpacks to more than 1 MB and more than 100 times its own size: unpack it first if that is meant"
+        with pytest.raises(ValueError, match=f"{name}: {limit}"):
+            tables.read(tmp_path / name, domain=(0, 1))
+    rng = np.random.default_rng(0)
+    rows = b"".join(b"%.9f,0,%.9f\n" % tuple(rng.random(2)) for _ in range(60_000))
+    with gzip.open(tmp_path / "log.csv.gz", "wb") as stream:
+        stream.write(b"state,action,next_state\n" + rows)
+    log = tables.read(tmp_path / "log.csv.gz", domain=(0, 1), n_actions=1)
+    assert len(rows) > unpacking.FREELY and len(log.states) == 60_000
+
+
+def test_sizes_that_a_file_only_claims_take_no_memory(tmp_path):
+    path = tmp_path / "claims.npz"
+    np.savez(path, states=np.zeros(2), actions=np.zeros(2, int), next_states=np.zeros(2))
+    content = path.read_bytes().replace(b"(2,), }             ", b"(2000000000000,), } ")
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"claims\.npz: it is not an npz file of plain arrays, or it is damaged"):
+        tables.read(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_pipes_are_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for source in (tmp_path / "pipe.csv", tmp_path, str(tmp_path / "*.csv")):
+        for read in (tables.read, tables.stream, certirl.policy_from):
+            with pytest.raises(FileNotFoundError, match=r"pipe\.csv is a pipe, not a file: write what it gives"):
+                read(source)
 
 
 @pytest.mark.parametrize("where", [0, 2_000], ids=["page header", "page"])

@@ -2,6 +2,13 @@
 
 import json
 import math
+import os
+import stat
+import struct
+import subprocess
+import sys
+import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import GenericAlias
@@ -13,7 +20,8 @@ from numpy.typing import NDArray
 
 import certirl
 import files
-from certirl.ground import archive
+from certirl.checker import records
+from certirl.ground import archive, unpacking
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array
 
@@ -116,6 +124,16 @@ def test_what_a_file_cannot_keep_is_refused(tmp_path):
 
 
 CHANGED = {
+    "text that hides a line": (
+        lambda r, a: r.update(note="\x1b[8m"),
+        r"note must be a text of print.*'\\x1b\[8m'",
+    ),
+    "text that turns around": (
+        lambda r, a: r["leaves"][0].update(name="\u202e"),
+        "0.name must be a text of print",
+    ),
+    "a text among others": (lambda r, a: r.update(box=["a", ["b\n"]]), "box.1.0 must be a text of printable"),
+    "a name with a line break": (lambda r, a: r["losses"].update({"a\nb": 1.0}), "a name in losses must be a text of"),
     "an unknown field": (lambda r, a: r.update(colour="green"), "Tree has no field colour"),
     "a missing field": (lambda r, a: r.pop("depth"), "Tree lacks the field depth"),
     "a field of a part": (lambda r, a: r["leaves"][0].pop("name"), "leaves.0 lacks the field name"),
@@ -182,11 +200,158 @@ def test_changed_files_are_one_sentence(how, tmp_path):
 
 
 def test_files_of_other_versions_and_formats_are_refused(tmp_path):
+    reads = f"this certirl reads {archive.OLDEST} to {archive.VERSION}"
     for header, sentence in (
-        ({"format": "certirl", "version": 1}, "has format version 1 and this certirl reads version 2"),
+        ({"format": "certirl", "version": 1}, f"has format version 1 and {reads}: make it again with this certirl"),
+        ({"format": "certirl", "version": 99}, f"has format version 99 and {reads}: update certirl to read it"),
+        ({"format": "certirl", "version": True}, f"has format version True and {reads}: make it again"),
         ({"format": "other", "version": 2}, "its header names no certirl format"),
         ({"format": "certirl", "version": 2}, "it holds no record"),
     ):
         np.savez(tmp_path / "other.npz", header=np.array(json.dumps(header)))
         with pytest.raises(ValueError, match=sentence):
             archive.load(tmp_path / "other.npz")
+
+
+def saved_tree(folder):
+    return archive.save(tree(), folder / "tree")
+
+
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_new_files_have_the_permissions_that_the_umask_gives(umask, mode, tmp_path):
+    before = os.umask(umask)
+    try:
+        assert mode_of(saved_tree(tmp_path)) == mode
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_a_file_that_is_replaced_keeps_its_permissions_and_is_private_meanwhile(mode, tmp_path):
+    path = saved_tree(tmp_path)
+    path.chmod(mode)
+    with archive.replacing(path) as temporary:
+        assert mode_of(temporary) == 0o600
+        temporary.write_bytes(path.read_bytes())
+    assert mode_of(path) == mode and archive.load(path).depth == 7
+    link = tmp_path / "link.npz"
+    link.symlink_to(path)
+    archive.save(tree(), link)
+    assert link.is_symlink() and mode_of(path) == mode
+
+
+def test_what_takes_the_place_of_a_file_is_on_the_disk(tmp_path, monkeypatch):
+    done = []
+    for name in ("fsync", "replace"):
+        before = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *given, name=name, before=before: (done.append(name), before(*given))[1])
+    saved_tree(tmp_path)
+    assert done[:2] == ["fsync", "replace"]
+
+    def failing(descriptor):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match=r"cannot write .*tree.npz: input/output error"):
+        saved_tree(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["tree.npz"] and archive.load(tmp_path / "tree.npz").depth == 7
+
+
+WRITER = """
+import os, signal, sys
+from pathlib import Path
+from certirl.ground import archive
+with archive.replacing(Path(sys.argv[1])) as temporary:
+    temporary.write_bytes(b"half")
+    if sys.argv[2] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    print("waiting", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_what_killed_writers_left_is_removed_and_nothing_else(tmp_path):
+    target = str(tmp_path / "tree.npz")
+    assert subprocess.run([sys.executable, "-c", WRITER, target, "killed"], check=False).returncode == -9
+    (left,) = tmp_path.glob(".certirl-*")
+    other, old, foreign = (tmp_path / f".certirl-{name}" for name in ("elsewhere-1-a.npz", "abc.npz", "folder"))
+    for path in (other, old):
+        path.write_bytes(b"half")
+    foreign.mkdir()
+    yesterday = time.time() - 100_000
+    os.utime(old, (yesterday, yesterday))
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, target, "waiting"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout.readline() == "waiting\n"
+        (written,) = set(tmp_path.glob(f".certirl-*-{writer.pid}-*"))
+        assert not left.exists()  # removed by that writer
+        saved_tree(tmp_path)
+        assert written.exists() and other.exists() and foreign.exists() and not old.exists()
+        writer.communicate("\n")
+    assert writer.returncode == 0 and not written.exists() and (tmp_path / "tree.npz").read_bytes() == b"half"
+
+
+def test_standard_output_is_no_place_for_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"cannot write to standard output: name a file, such as result\.npz"):
+        archive.save(tree(), "-")
+    assert list(tmp_path.iterdir()) == []
+
+
+def readers(path):
+    """What reads files of certirl: the library, and the checker that shares nothing with it."""
+    return [lambda: archive.load(path), lambda: certirl.check(path)]
+
+
+def test_headers_nested_without_end_are_one_sentence(tmp_path):
+    nested = "[" * 50_000 + "]" * 50_000
+    for text in (nested, f'{{"format": "certirl", "version": {archive.VERSION}, "record": {nested}}}'):
+        np.savez(tmp_path / "nested.npz", header=np.array(text))
+        (tmp_path / "nested.json").write_text(text if text[0] == "{" else f'{{"a": {text}}}', encoding="utf-8")
+        for read in (*readers(tmp_path / "nested.npz"), *readers(tmp_path / "nested.json")[:1]):
+            with pytest.raises(ValueError, match=r"nested.* is not a certirl file, or it is damaged or cut short"):
+                read()
+
+
+def claiming(path, shape, *, content=b"12345678"):
+    """An npz file with an array that says to be of this shape."""
+    with zipfile.ZipFile(path, "w") as stored:
+        text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+        stored.writestr("header.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + content)
+    return path
+
+
+def test_sizes_that_a_file_only_claims_take_no_memory(tmp_path):
+    for shape in ("(1000000000000,)", "(2,)", "(0,)", "(-1,)"):
+        path = claiming(tmp_path / "claims.npz", shape)
+        for read in readers(path):
+            with pytest.raises(ValueError, match=r"claims\.npz is (not a certirl file|damaged)"):
+                read()
+
+
+def test_files_that_unpack_to_too_much_are_refused_with_the_limit(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, header=np.zeros(2_000_000))
+    monkeypatch.setattr(unpacking, "FREELY", 10**7)
+    monkeypatch.setattr(records, "UNPACKED", 10**7)
+    for read in readers(path):
+        with pytest.raises(ValueError, match=r"bomb.npz.* unpacks to more than 10 MB and more than 100 times its own"):
+            read()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_pipes_and_devices_are_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.npz")
+    for path in (tmp_path / "pipe.npz", "/dev/zero", tmp_path):
+        for read in readers(path):
+            with pytest.raises(FileNotFoundError, match=r"is (a|no|not a) (folder|pipe|device|file)"):
+                read()
+    assert archive.kind_of(tmp_path / "pipe.npz") is None

@@ -24,7 +24,8 @@ KINDS: dict[str, type[Certificate | GaussianCertificate | Refutation | CellCerti
     "Refutation": Refutation,
     "CellCertificate": CellCertificate,
 }
-_UNREADABLE = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError)  # of files that were changed
+# Of files that were changed.
+_UNREADABLE = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError, RecursionError)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +24,21 @@ from certirl.checker.harmonics import Functions, Grid, frequency, ordered
 
 FAMILIES = ("Legendre", "Chebyshev", "Fourier")
 INDEX_SETS = ("total", "full", "hyperbolic")
-VERSION = 2  # of the files
+VERSIONS = range(2, 4)  # of the files, each of which is read
+# What records have gained since a version, as far as it is read here, with the values that its files stand for.
+GAINED: dict[int, dict[str, dict[str, Any]]] = {2: {}}
+UNPACKED = 2**28  # bytes that a file may unpack to, or a hundred times its own size
 STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")  # from the weakest to the strongest
 MOST = 1 << 16  # functions of a basis, and points of a grid along a coordinate
 # Files hold results of floating-point arithmetic. Nothing below is absolute: each is a share of what is compared.
 RELATIVE = 1e-6  # of all parts of a margin together, or of another derived number
 ALIKE = 1e-4  # of one part, which may be divided a little differently
 TIGHT = 1e-9  # of the terms of a sum, where nothing was solved
+
+_UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError, RuntimeError,
+    IndexError, OverflowError,
+)  # fmt: skip
 
 
 class DamagedError(ValueError):
@@ -54,19 +63,56 @@ def read(path: str | os.PathLike[str]) -> Record:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"the path of a file must be text such as 'reward.npz', got {path!r}")
     source = Path(path)
-    if not source.exists():
-        raise FileNotFoundError(f"there is no file {source}")
+    if not source.is_file():
+        there = f"{source} is no file: it is a folder, a pipe or a device"
+        raise FileNotFoundError(there if source.exists() else f"there is no file {source}")
     try:
-        with source.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        arrays = _arrays(source)
         header = json.loads(str(arrays.pop("header")))
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError):
+        version: Any = header["version"] if header["format"] == "certirl" else None
+    except DamagedError as problem:
+        raise ValueError(f"{source} is damaged: {problem}") from None
+    except _UNREADABLE:
         raise ValueError(f"{source} is not a certirl file, or it is damaged or cut short") from None
-    if not isinstance(header, dict) or header.get("format") != "certirl" or header.get("version") != VERSION:
-        raise ValueError(f"{source} is not a certirl file of version {VERSION}")
-    if not isinstance(header.get("record"), dict):
-        raise ValueError(f"{source} is damaged: it holds no record")
-    return Record(header["record"], arrays)
+    if not _is_whole(version) or version not in VERSIONS:
+        instead = "make it again with" if not _is_whole(version) or version < VERSIONS[0] else "update"
+        reads = f"reads {VERSIONS[0]} to {VERSIONS[-1]}"
+        raise ValueError(f"{source} has format version {version!r:.60} and this certirl {reads}: {instead} certirl")
+    try:
+        _look_through(header, version)
+        return Record(header.get("record"), arrays)
+    except (DamagedError, RecursionError) as problem:
+        raise ValueError(f"{source} is damaged: {problem}") from None
+
+
+def _arrays(source: Path) -> dict[str, Any]:
+    """The arrays of an npz file, whose sizes are compared with the file before memory is taken for them."""
+    form: Any = np.lib.format
+    with zipfile.ZipFile(source) as stored:
+        members = stored.infolist()
+        if sum(member.file_size for member in members) > max(UNPACKED, 100 * source.stat().st_size):
+            limit = f"{UNPACKED / 1e6:.0f} MB and more than 100 times its own size"
+            raise DamagedError(f"it unpacks to more than {limit}")
+        for member in members:
+            with stored.open(member) as stream:
+                readers = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}
+                shape, _, dtype = readers[form.read_magic(stream)](stream)
+                if math.prod(shape) * dtype.itemsize != member.file_size - stream.tell():
+                    raise DamagedError(f"{member.filename!r:.60} is not as large as it says")
+    with source.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _look_through(part: Any, version: int) -> None:
+    """Refuse texts that are not printable, and give records of earlier versions what they gained since."""
+    if isinstance(part, str) and not part.isprintable():
+        raise DamagedError(f"the text {part!r:.60} is not printable")
+    if isinstance(part, dict):
+        for since in range(version, VERSIONS[-1]):
+            part.update(GAINED[since].get(str(part.get("type")), {}))
+        _look_through(list(part), version)
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _look_through(inner, version)
 
 
 def _is_number(value: Any) -> bool:

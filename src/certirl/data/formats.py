@@ -11,6 +11,7 @@ import glob
 import gzip
 import hashlib
 import importlib
+import io
 import os
 import re
 import zipfile
@@ -31,6 +32,7 @@ from numpy.typing import NDArray
 
 from certirl.ground.domain import MOST_ACTIONS, Array
 from certirl.ground.doors import as_text, setting, shown
+from certirl.ground.unpacking import TooLargeError, arrays_of, regular, unzipped
 
 ColumnValues = dict[str, NDArray[Any]]
 
@@ -377,7 +379,7 @@ def _undamaged(format: str) -> Iterator[None]:
     """Refuse, in one sentence, a file that a library cannot read as this format."""
     try:
         yield
-    except PermissionError:
+    except (PermissionError, TooLargeError):
         raise
     except _DAMAGES:
         raise ValueError(f"it is not {format}, or it is damaged or cut short") from None
@@ -410,6 +412,7 @@ def find_tables(sources: Any) -> tuple[Any, ...]:
     for file in files:
         if suffix_of(file) not in _FORMATS:
             raise ValueError(f"cannot read {file}: transitions come as {_suffixes()}")
+        regular(file)
         first = first_names.setdefault(file.resolve(), file)
         if first is not file:
             other = "" if first == file else f", also as {first}"
@@ -597,8 +600,8 @@ class _Text(_File):
     """A text file with a header, which NumPy begins with #; blank lines and lines that begin with # are no rows."""
 
     def _opened(self, mode: str = "rt") -> Any:
-        opener: Any = gzip.open if self.file.suffix.lower() == ".gz" else open
-        return opener(self.file, mode, **({"encoding": "utf-8-sig"} if mode == "rt" else {}))
+        stream: Any = unzipped(self.file) if self.file.suffix.lower() == ".gz" else self.file.open("rb")
+        return io.TextIOWrapper(stream, encoding="utf-8-sig") if mode == "rt" else stream
 
     @cached_property
     def _head(self) -> tuple[tuple[str, ...], str, bool]:
@@ -759,12 +762,8 @@ class _Npz(_File, _Arrays):
         return [(name, partial(self._loaded, name)) for name in names]
 
     def _loaded(self, name: str) -> NDArray[Any]:
-        with (
-            _undamaged("an npz file of plain arrays"),
-            self.file.open("rb") as stream,
-            np.load(stream, allow_pickle=False) as stored,
-        ):
-            return np.asarray(stored[name])
+        with _undamaged("an npz file of plain arrays"):
+            return arrays_of(self.file, [name])[name]
 
 
 class _Frame(_Arrays):

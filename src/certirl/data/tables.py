@@ -52,7 +52,7 @@ from certirl.ground.domain import (
     describe,
     number_of,
 )
-from certirl.ground.doors import as_count, as_flag, by_door, closest, is_number, setting, shown
+from certirl.ground.doors import as_count, as_flag, by_door, closest, is_number, printable, setting, shown
 from certirl.ground.records import Record, freeze
 from certirl.ground.work import watched
 
@@ -260,7 +260,7 @@ class Chunk(Record):
     @property
     def origin(self) -> tuple[str, str]:
         """Name and fingerprint of the table."""
-        return Path(self.name).name, self.fingerprint
+        return printable(Path(self.name).name), self.fingerprint
 
     def table(self) -> Table:
         """The table that holds its rows."""

@@ -9,21 +9,33 @@ a field that is missing, unknown or of another type, size or dtype is a ValueErr
 - ``Annotated[Array, Shape("A k k")]`` gives the shape: numbers, letters with one value throughout the record, or
   attributes of fields such as ``basis.size``. Arrays must be finite unless ``infinite=True``.
 - A class with an attribute ``compressed`` that is true is written compressed.
+- Texts are printable, so that no file can change what is printed around them; where only some words are possible, the
+  annotation is a ``Literal``.
 - A method ``as_read(self, file)`` is called with every record that was read, the inner ones first. It raises ValueError
   where the fields contradict each other, and returns the record, with what depends on the file set.
+
+Files stay readable: a change of the fields of any record is a new version of the format, and files of earlier versions
+are converted here, by `_GAINED`. tests/checker/golden has files of every version.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import errno
+import hashlib
 import json
 import os
+import platform
+import secrets
+import stat
 import tempfile
+import time
 import types
 import typing
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -32,18 +44,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.ground.doors import shown
+from certirl.ground.unpacking import TooLargeError, arrays_of, regular
 
 FORMAT = "certirl"
-VERSION = 2
+VERSION, OLDEST = 3, 2  # that is written, and the first that is read
+# What records have gained since each version, with the values that files of that version stand for.
+_GAINED: dict[int, dict[str, dict[str, Any]]] = {2: {}}
 UNSAVED: Mapping[str, Any] = types.MappingProxyType({"saved": False})
 _RECORDS: dict[str, type] = {}
 _UNREADABLE = (
-    OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile, AttributeError, RecursionError,
-    OverflowError,
+    OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError,
+    RuntimeError, OverflowError,
 )  # fmt: skip
 _NUMBERS = {"f": (int, float), "i": (int,), "u": (int,), "b": (bool,)}  # what JSON has for each kind of array
 _INFINITE = ("inf", "-inf")
 _Record = TypeVar("_Record", bound=type)
+_DAY = 86_400.0
+# Of file systems that cannot do it; other errors mean that the content is not on the disk.
+_NO_FSYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
 
 class Shape(NamedTuple):
@@ -88,6 +106,8 @@ def target_of(path: Any, suffixes: Sequence[str] = (".npz",)) -> Path:
             name with another one is refused.
     """
     named = as_path(path)
+    if os.fspath(path) == "-":
+        raise ValueError(f"cannot write to standard output: name a file, such as result{suffixes[0]}")
     try:
         if named.is_dir() or named.name in ("", ".."):
             raise IsADirectoryError(
@@ -124,24 +144,84 @@ def check_writable(path: Any, suffixes: Sequence[str] = (".npz",)) -> Path:
 def replacing(target: Path) -> Iterator[Path]:
     """A file to write to that takes the place of another when it is complete; if anything fails, nothing is left of it.
 
+    The new file has the permissions of the old one, or those that the umask gives. It is on the disk before it takes
+    the place, and what killed writers left in the folder is removed.
+
     Args:
         target: the file to write or replace; where it is a link, what it leads to.
     """
     temporary = None
     try:
         final = _followed(target)
-        descriptor, name = tempfile.mkstemp(dir=final.parent, prefix=".certirl-", suffix=target.suffix)
-        os.close(descriptor)
-        temporary = Path(name)
+        _remove_stale(final.parent)
+        old = final.stat() if final.exists() else None
+        name = final.with_name(f"{_MARK}{_here()}-{os.getpid()}-{secrets.token_hex(8)}{target.suffix}")
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if old is None else 0o600))
+        temporary = name
         yield temporary
-        os.chmod(temporary, 0o644)  # temporary files are private; results are not
+        _flush(temporary, os.O_RDWR)
+        if old is not None:
+            with suppress(OSError, AttributeError):  # only an administrator writes for somebody else
+                os.chown(temporary, old.st_uid, old.st_gid)
+            os.chmod(temporary, stat.S_IMODE(old.st_mode))
         os.replace(temporary, final)
+        with suppress(OSError):  # a folder cannot be opened on every system
+            _flush(final.parent, os.O_RDONLY)
     except BaseException as problem:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         if isinstance(problem, OSError):
             raise _in_words(problem, target) from None
         raise
+
+
+def _flush(path: Path, access: int) -> None:
+    """Have a file or folder written to the disk."""
+    descriptor = os.open(path, access)
+    try:
+        os.fsync(descriptor)
+    except OSError as problem:
+        if problem.errno not in _NO_FSYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+_MARK = ".certirl-"  # at the beginning of the names of temporary files
+
+
+@cache
+def _here() -> str:
+    """The machine, and on Linux the container, in which numbers of processes mean something."""
+    try:
+        space = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        space = 0
+    return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove temporary files whose writer is no more: its process has ended, or nothing was written for a day."""
+    for path in folder.glob(f"{_MARK}*"):
+        with suppress(OSError):  # another writer may have been faster
+            found = path.lstat()
+            if stat.S_ISREG(found.st_mode) and (_has_ended(path.name) or time.time() - found.st_mtime > _DAY):
+                path.unlink()
+
+
+def _has_ended(name: str) -> bool:
+    """Whether the process that made a temporary file ran here and has ended."""
+    where, _, rest = name.removeprefix(_MARK).partition("-")
+    process = rest.partition("-")[0]
+    if os.name != "posix" or where != _here() or not process.isdecimal():
+        return False
+    try:
+        os.kill(int(process), 0)  # sends nothing
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _followed(target: Path) -> Path:
@@ -175,12 +255,22 @@ def _decoded(header: dict[str, Any], arrays: dict[str, Any], source: str) -> Any
     """The record of a file or text, whose format is checked first."""
     _check_format(header, source)
     try:
+        for version in range(header["version"], VERSION):
+            _convert(header["record"], _GAINED[version])
         loaded = _Reader(arrays, source).decoded(Any, header["record"], "")
         if arrays:
             raise ValueError(f"there is no field for the array {min(arrays)}")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError) as problem:
         raise ValueError(f"{source} is damaged or was changed: {problem}") from None
     return loaded
+
+
+def _convert(part: Any, gained: Mapping[str, Mapping[str, Any]]) -> None:
+    """Give all records within a header what they gained in the version that followed."""
+    if isinstance(part, dict):
+        part.update(gained.get(str(part.get("type")), {}))
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _convert(inner, gained)
 
 
 def to_json(record: Any) -> str:
@@ -228,13 +318,13 @@ def _shape_in(header: Any, place: str) -> list[int]:
 
 def read(path: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and the arrays of a file, npz or JSON, as they are."""
-    source = as_path(path)
-    if not source.is_file():
-        raise FileNotFoundError(f"{source} is a folder" if source.is_dir() else f"there is no file {source}")
+    source = regular(as_path(path))
     try:
         header, arrays = _contents(source)
     except PermissionError:
         raise PermissionError(f"cannot read {source}: permission denied") from None
+    except TooLargeError as problem:
+        raise ValueError(f"{source}: {problem}") from None
     except _UNREADABLE:
         raise ValueError(f"{source} is not a certirl file, or it is damaged or cut short") from None
     _check_format(header, str(source))
@@ -243,13 +333,10 @@ def read(path: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _contents(source: Path, *, header_only: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and the arrays of a file, npz or JSON; without the arrays of an npz file if not needed."""
-    with source.open("rb") as stream:
-        is_json = stream.read(1) == b"{"
-        stream.seek(0)
-        if is_json:
-            return _parsed(stream.read().decode())
-        with np.load(stream, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in (["header"] if header_only else stored.files)}
+    with regular(source).open("rb") as stream:
+        if stream.read(1) == b"{":
+            return _parsed((b"{" + stream.read()).decode())
+    arrays = arrays_of(source, ["header"] if header_only else None)
     return json.loads(str(arrays.pop("header"))), arrays
 
 
@@ -257,10 +344,12 @@ def _check_format(header: Any, source: str) -> None:
     """Refuse what is no certirl file, or one of another version."""
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"{source} is not a certirl file: its header names no certirl format")
-    if header.get("version") != VERSION:
+    version = header.get("version")
+    if type(version) is not int or not OLDEST <= version <= VERSION:
+        newer = type(version) is int and version > VERSION
+        instead = "update certirl to read it" if newer else "make it again with this certirl"
         raise ValueError(
-            f"{source} has format version {shown(header.get('version'))} and this certirl reads version {VERSION}: "
-            "save it again with this certirl"
+            f"{source} has format version {shown(version)} and this certirl reads {OLDEST} to {VERSION}: {instead}"
         )
     if not isinstance(header.get("record"), dict):
         raise ValueError(f"{source} is damaged or was changed: it holds no record")
@@ -285,7 +374,7 @@ def _encoded(value: Any, place: str, arrays: dict[str, Any]) -> Any:
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if value is None or isinstance(value, str):
-        return None if value is None else str(value)
+        return None if value is None else _text(value, place)
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | np.floating):
@@ -303,6 +392,13 @@ def _encoded(value: Any, place: str, arrays: dict[str, Any]) -> Any:
     if callable(value):
         return None
     raise TypeError(f"a file cannot keep {shown(value)} in {place or 'this record'}")
+
+
+def _text(value: str, place: str) -> str:
+    """A text of a record, which must be printable."""
+    if not value.isprintable():
+        raise ValueError(f"{place} must be a text of printable characters, got {shown(value)}")
+    return str(value)
 
 
 def _below(place: str, name: Any) -> str:
@@ -344,10 +440,13 @@ class _Reader:
                 pairs = enumerate(zip(hints, value, strict=True))
                 return tuple(self.decoded(inner, item, _below(place, i)) for i, (inner, item) in pairs)
             if isinstance(value, dict) and origin is dict:
-                return {name: self.decoded(arguments[1], item, _below(place, name)) for name, item in value.items()}
+                names = [_text(name, f"a name in {place}") for name in value]
+                return {name: self.decoded(arguments[1], value[name], _below(place, name)) for name in names}
             if origin is typing.Literal and any(value == word and type(value) is type(word) for word in arguments):
                 return value
-            if isinstance(value, bool | str) and option in (type(value), Any):
+            if isinstance(value, str) and option in (str, Any):
+                return _text(value, place)
+            if isinstance(value, bool) and option in (bool, Any):
                 return value
             if isinstance(value, int) and not isinstance(value, bool) and option in (int, Any):
                 return value
