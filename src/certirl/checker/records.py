@@ -26,7 +26,10 @@ FAMILIES = ("Legendre", "Chebyshev", "Fourier")
 INDEX_SETS = ("total", "full", "hyperbolic")
 VERSIONS = range(2, 4)  # of the files, each of which is read
 # What records have gained since a version, as far as it is read here, with the values that its files stand for.
-GAINED: dict[int, dict[str, dict[str, Any]]] = {2: {}}
+_UNKNOWN = "whatever was done to its rows, of which files of version 2 keep no notes"
+GAINED: dict[int, dict[str, dict[str, Any]]] = {
+    2: dict.fromkeys(("Certificate", "GaussianCertificate", "Refutation"), {"log_notes": [_UNKNOWN]}),
+}
 UNPACKED = 2**28  # bytes that a file may unpack to, or a hundred times its own size
 STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")  # from the weakest to the strongest
 MOST = 1 << 16  # functions of a basis, and points of a grid along a coordinate
@@ -201,10 +204,10 @@ class Record:
         return list(self._value(name, "a list", lambda x: isinstance(x, list)))
 
     def notes(self) -> list[str]:
-        """What was done to the log while it was read, as assumptions; of older files nothing is known."""
-        notes = self.listed("log_notes") if "log_notes" in self.fields else []
-        if not all(isinstance(note, str) and note.isprintable() for note in notes):
-            raise DamagedError(f"{self._named('log_notes')} should be printable texts, got {notes!r:.60}")
+        """What was done to the log while it was read, as assumptions."""
+        notes = self.listed("log_notes")
+        if not all(isinstance(note, str) for note in notes):
+            raise DamagedError(f"{self._named('log_notes')} should be texts, got {notes!r:.60}")
         return [AS_READ + note for note in notes]
 
     def wholes(self, name: str) -> tuple[int, ...]:

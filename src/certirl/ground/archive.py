@@ -49,7 +49,13 @@ from certirl.ground.unpacking import TooLargeError, arrays_of, regular
 FORMAT = "certirl"
 VERSION, OLDEST = 3, 2  # that is written, and the first that is read
 # What records have gained since each version, with the values that files of that version stand for.
-_GAINED: dict[int, dict[str, dict[str, Any]]] = {2: {}}
+_UNKNOWN = "whatever was done to its rows, of which files of version 2 keep no notes"
+_GAINED: dict[int, dict[str, dict[str, Any]]] = {
+    2: {
+        **dict.fromkeys(("Certificate", "GaussianCertificate", "Refutation"), {"log_notes": [_UNKNOWN]}),
+        "Diagnostics": {"log_notes": [], "asked": None},
+    },
+}
 UNSAVED: Mapping[str, Any] = types.MappingProxyType({"saved": False})
 _RECORDS: dict[str, type] = {}
 _UNREADABLE = (
