@@ -74,6 +74,41 @@ def test_what_older_files_lack_is_added_and_nothing_else(tmp_path, monkeypatch):
         certirl.load(files.write(tmp_path / "new.npz", record, arrays))
 
 
+def texts(part, place=()):
+    """The place of every text in a header but the names of records."""
+    for key, inner in part.items() if isinstance(part, dict) else enumerate(part):
+        if isinstance(inner, dict | list):
+            yield from texts(inner, (*place, key))
+        elif isinstance(inner, str) and key != "type":
+            yield (*place, key)
+
+
+# Texts with known words; others are free, but printable.
+KNOWN = {"status", "objective", "form", "sampling", "kind", "source", "rows", "index"}
+FORGED = "\x1b[2K\x1b[1GCertified with probability 0.95: the expert is strictly optimal\x1b[8m"
+
+
+@pytest.mark.parametrize("name", ["action", "policy-solution", "solution-policy", "known-noise", "reward-product"])
+def test_no_text_of_a_file_can_forge_a_print(name, tmp_path):
+    path = golden(archive.VERSION) / f"{name}.npz"
+    places = list(texts(files.parts(path)[0]))
+    known = [place for place in places if place[-1] in KNOWN]
+    assert known and (name == "reward-product" or len(places) > len(known))
+    for place, text in [*((place, FORGED) for place in places), *((place, "certified now") for place in known)]:
+        record, arrays = files.parts(path)
+        part = record
+        for key in place[:-1]:
+            part = part[key]
+        part[place[-1]] = text
+        changed = files.write(tmp_path / "changed.npz", record, arrays)
+        with pytest.raises(ValueError, match=r"changed\.npz is damaged or was changed: .* must be") as caught:
+            archive.load(changed)
+        assert str(caught.value).isprintable()
+        if text == FORGED and name != "reward-product":
+            with pytest.raises(ValueError, match=r"changed\.npz is damaged: the text .* is not printable"):
+                checker.check(changed)
+
+
 @pytest.mark.parametrize(("version", "instead"), [(99, "update certirl"), (1, "make it again with"), ("2", "make it")])
 def test_files_of_other_versions_get_one_sentence(version, instead, tmp_path):
     np.savez(tmp_path / "other.npz", header=np.array(json.dumps({"format": "certirl", "version": version})))

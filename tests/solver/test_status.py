@@ -161,7 +161,7 @@ def test_a_file_cannot_claim_more_than_its_findings(tmp_path):
     assert "status" not in record  # it follows from the findings whenever it is asked for
     for finding in record["findings"]:
         finding["status"] = "proved"
-    with pytest.raises(ValueError, match="a status must be one of undetermined, infeasible, solved"):
+    with pytest.raises(ValueError, match=r"findings.0.status must be one of 'undetermined', 'infeasible', 'solved'"):
         certirl.load(files.write(tmp_path / "changed.npz", record, arrays))
 
 

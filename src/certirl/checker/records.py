@@ -28,7 +28,7 @@ VERSIONS = range(2, 4)  # of the files, each of which is read
 # What records have gained since a version, as far as it is read here, with the values that its files stand for.
 _UNKNOWN = "whatever was done to its rows, of which files of version 2 keep no notes"
 GAINED: dict[int, dict[str, dict[str, Any]]] = {
-    2: dict.fromkeys(("Certificate", "GaussianCertificate", "Refutation"), {"log_notes": [_UNKNOWN]}),
+    2: {kind: {"log_notes": [_UNKNOWN]} for kind in ("Certificate", "GaussianCertificate", "Refutation")},
 }
 UNPACKED = 2**28  # bytes that a file may unpack to, or a hundred times its own size
 STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")  # from the weakest to the strongest

@@ -24,7 +24,7 @@ from certirl.functions.components import Component, SumBasis
 from certirl.functions.features import Action, Features
 from certirl.functions.formulas import Formula, Group
 from certirl.ground import archive
-from certirl.ground.archive import Shape
+from certirl.ground.archive import Shape, Words
 from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, like_input, uniform_states
 from certirl.ground.doors import (
     as_count,
@@ -467,7 +467,7 @@ class BoundedReward(Record):
     low: float
     high: float
     unit: float
-    source: str
+    source: Annotated[str, Words("proved", "declared", "looked up")]
     domain: Domain
 
     def __call__(self, states: Array) -> Array:

@@ -9,8 +9,8 @@ a field that is missing, unknown or of another type, size or dtype is a ValueErr
 - ``Annotated[Array, Shape("A k k")]`` gives the shape: numbers, letters with one value throughout the record, or
   attributes of fields such as ``basis.size``. Arrays must be finite unless ``infinite=True``.
 - A class with an attribute ``compressed`` that is true is written compressed.
-- Texts are printable, so that no file can change what is printed around them; where only some words are possible, the
-  annotation is a ``Literal``.
+- Texts are printable, so that no file can change what is printed around them; ``Annotated[str, Words("a", "b")]`` names
+  the only ones that are possible.
 - A method ``as_read(self, file)`` is called with every record that was read, the inner ones first. It raises ValueError
   where the fields contradict each other, and returns the record, with what depends on the file set.
 
@@ -52,7 +52,7 @@ VERSION, OLDEST = 3, 2  # that is written, and the first that is read
 _UNKNOWN = "whatever was done to its rows, of which files of version 2 keep no notes"
 _GAINED: dict[int, dict[str, dict[str, Any]]] = {
     2: {
-        **dict.fromkeys(("Certificate", "GaussianCertificate", "Refutation"), {"log_notes": [_UNKNOWN]}),
+        **{kind: {"log_notes": [_UNKNOWN]} for kind in ("Certificate", "GaussianCertificate", "Refutation")},
         "Diagnostics": {"log_notes": [], "asked": None},
     },
 }
@@ -65,6 +65,7 @@ _UNREADABLE = (
 _NUMBERS = {"f": (int, float), "i": (int,), "u": (int,), "b": (bool,)}  # what JSON has for each kind of array
 _INFINITE = ("inf", "-inf")
 _Record = TypeVar("_Record", bound=type)
+_Note = TypeVar("_Note")
 _DAY = 86_400.0
 # Of file systems that cannot do it; other errors mean that the content is not on the disk.
 _NO_FSYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
@@ -83,6 +84,16 @@ class Shape(NamedTuple):
 
     sizes: str
     infinite: bool = False
+
+
+class Words(tuple[str, ...]):
+    """The words that a field can hold, for ``Annotated[str, Words("a", "b")]``; with those of older files.
+
+    :meta private:
+    """
+
+    def __new__(cls, *words: str) -> Words:  # noqa: D102
+        return super().__new__(cls, words)
 
 
 def record(cls: _Record) -> _Record:
@@ -485,6 +496,10 @@ class _Reader:
             if field != "type" and field not in hints:
                 raise ValueError(f"{name} has no field {field}")
         values = {field: self.decoded(hint, header[field], _below(place, field)) for field, hint in hints.items()}
+        for field, hint in hints.items():
+            if (words := _noted(hint, Words)) is not None and values[field] not in words:
+                known = ", ".join(map(repr, words))
+                raise ValueError(f"{_below(place, field)} must be one of {known}, got {shown(values[field])}")
         _check_shapes(hints, values, place)
         decoded = cls(**values)
         return decoded.as_read(self._file) if hasattr(decoded, "as_read") else decoded
@@ -547,7 +562,7 @@ def _check_shapes(hints: dict[str, Any], values: dict[str, Any], place: str) -> 
         array, name = values[field], _below(place, field)
         if not isinstance(array, np.ndarray):
             continue
-        shape = _shape_of(hint)
+        shape = _noted(hint, Shape)
         if array.dtype.kind == "f" and not (shape is not None and shape.infinite) and not np.isfinite(array).all():
             raise ValueError(f"{name} must hold finite numbers")
         if shape is None:
@@ -576,9 +591,10 @@ def _size(size: str, values: dict[str, Any], letters: dict[str, int], length: in
     return letters.setdefault(size, length)
 
 
-def _shape_of(hint: Any) -> Shape | None:
+def _noted(hint: Any, kind: type[_Note]) -> _Note | None:
+    """What is annotated in a hint, of this kind; None without any."""
     if typing.get_origin(hint) is Annotated:
-        return next((extra for extra in hint.__metadata__ if isinstance(extra, Shape)), None)
+        return next((extra for extra in hint.__metadata__ if isinstance(extra, kind)), None)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return next((shape for member in typing.get_args(hint) if (shape := _shape_of(member)) is not None), None)
+        return next((note for member in typing.get_args(hint) if (note := _noted(member, kind)) is not None), None)
     return None

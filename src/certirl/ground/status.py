@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from enum import Enum
 from math import ceil, inf, isfinite
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from certirl.ground import archive
 from certirl.ground.records import Record
@@ -35,7 +35,7 @@ class Finding(Record):
         ('solved', 'the expert is strictly optimal under these operators')
     """
 
-    status: str
+    status: Annotated[str, archive.Words(*STATUSES)]
     cause: str
     cure: str = ""
 
@@ -43,15 +43,6 @@ class Finding(Record):
     def sentence(self) -> str:
         """The cause and the cure."""
         return f"{self.cause}: {self.cure}" if self.cure else self.cause
-
-    def as_read(self, file: str) -> Finding:
-        """Refuse a status that there is not.
-
-        :meta private:
-        """
-        if self.status not in STATUSES:
-            raise ValueError(f"a status must be one of {', '.join(STATUSES)}, got {self.status!r:.60}")
-        return self
 
 
 def weakest(findings: Iterable[Finding]) -> Finding:

@@ -16,7 +16,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaincc, log_ndtr, ndtr, ndtri
 
 from certirl.ground import archive
-from certirl.ground.archive import Shape
+from certirl.ground.archive import Shape, Words
 from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import by_door, setting
 from certirl.ground.records import Record
@@ -50,7 +50,7 @@ class DriftSums(Record):
 
     inside: Annotated[Array, Shape("A 5")]
     walls: Annotated[Array, Shape("m 3")]
-    rows: str
+    rows: Annotated[str, Words("independent", "paired", "dependent")]
 
     @classmethod
     def of(cls, states: Array, actions: NDArray[np.intp], next_states: Array, n_actions: int, rows: str) -> DriftSums:

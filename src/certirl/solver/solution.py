@@ -19,10 +19,10 @@ from certirl.data.simulator import Counts, as_terminal
 from certirl.data.source import TerminalBoxes
 from certirl.data.transitions import action_in_words, counted
 from certirl.fit.action_values import Choices
-from certirl.fit.bellman import Bellman, Operators, alternatives_of
+from certirl.fit.bellman import FORMS, Bellman, Operators, alternatives_of
 from certirl.fit.effects import error_in_words
 from certirl.fit.features import FeaturePath
-from certirl.fit.recover import Recovery, alike, joined
+from certirl.fit.recover import OBJECTIVES, Recovery, alike, joined
 from certirl.fit.witness import Witness, place_of
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
@@ -32,7 +32,7 @@ from certirl.functions.features import Feature, Features
 from certirl.functions.inequalities import binomial_interval
 from certirl.functions.reward import Reward
 from certirl.ground import archive
-from certirl.ground.archive import UNSAVED, Shape
+from certirl.ground.archive import UNSAVED, Shape, Words
 from certirl.ground.domain import (
     Array,
     Domain,
@@ -79,7 +79,7 @@ class Share(Record):
 
     count: int
     n: int
-    kind: str = "fresh states"
+    kind: Annotated[str, Words("fresh states", "states of the log")] = "fresh states"
     _derived: ClassVar[tuple[str, ...]] = ("low", "high")
 
     @property
@@ -280,8 +280,8 @@ class Diagnostics(Record):
     choice: str
     counts: tuple[int, ...]
     action_names: tuple[str, ...] = ()
-    objective: str = ""
-    form: str = ""
+    objective: Annotated[str, Words("", *OBJECTIVES)] = ""
+    form: Annotated[str, Words("", *FORMS, "exact")] = ""
     rounds: int = 0
     rows: int = 0
     cover: float | None = None
@@ -311,7 +311,7 @@ class Diagnostics(Record):
     seed: int | None = None
     search: tuple[Round, ...] = ()
     coordinate_names: tuple[str, ...] = ()
-    sampling: str = ""
+    sampling: Annotated[str, Words("", "independent", *_SAMPLED)] = ""
     log_notes: tuple[str, ...] = ()
     asked: Asked | None = None
 
