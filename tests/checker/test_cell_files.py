@@ -76,6 +76,30 @@ def test_what_was_saved_is_confirmed_and_read_back(kind, tmp_path):
         assert (again.reward(states) == proof.reward(states)).all()
 
 
+def test_the_numbers_that_a_proof_rests_on_are_printed_with_it(tmp_path):
+    """Constants of the physics, Lipschitz constants and circles: in print, report and check, and 0 in plain words."""
+    for kind, sentences in {
+        "value": ("1 / 0 0.8", "[[1, 0.1], [0, 0.8]]", "coordinate 0 is periodic: its two ends are one state"),
+        "car": ("force 0.001, gravity 0.0025, max_speed 0.07", "goal_position 0.5", "controls 0, 1, 2"),
+        "pendulum": ("g 10, m 1, l 1, dt 0.05, max_speed 8, max_torque 2", "controls -2, 0, 2", "coordinate 0 is per"),
+    }.items():
+        proof, _, _ = saved(kind)
+        trusted = " ".join(check(proof.save(tmp_path / kind)).trusted)
+        page = proof.report(tmp_path / "page.html").read_text()
+        for sentence in sentences:
+            assert sentence in str(proof) + trusted
+        assert sentences[-1] in trusted and sentences[-1] in str(proof) and sentences[-1] in page
+        assert check(tmp_path / f"{kind}.npz").statement.startswith("if the constants below are those of the simulator")
+    grid = certirl.Cells((9,), (), ((0.0, 1.0),))
+    still = type("Still", (), {"n_actions": 2, "domain": ((0.0, 1.0),)})()
+    still.sample = lambda states, action, rng: np.full(states.shape, 0.25 + 0.5 * action)
+    value = certirl.Reward(grid, np.linspace(0, 1, 9))
+    proof = certirl.certify_deterministic(still, value=value, discount=0.5, lipschitz=0)
+    said = "all states of a cell have the same next state"
+    assert f"with L = 0; L = 0 says that under every action {said}" in str(proof)
+    assert said in str(check(proof.save(tmp_path / "still")))
+
+
 def test_a_file_has_a_few_bytes_for_each_cell(tmp_path):
     for kind in ("car", "pendulum"):
         proof, _, _ = saved(kind)

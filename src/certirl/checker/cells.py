@@ -22,6 +22,10 @@ from certirl.checker.harmonics import in_words
 from certirl.checker.records import DamagedError, ImpossibleError, Record, at_least, at_most, failed, short
 
 MOST_CELLS = 4_000_000
+CONSTANTS = {
+    "MountainCar": ("force", "gravity", "max_speed", "min_position", "max_position", "goal_position", "goal_velocity"),
+    "Pendulum": ("g", "m", "l", "dt", "max_speed", "max_torque"),
+}
 BLOCK = 1 << 16  # cells at once
 RELATIVE = 2.0**-42  # of terms: rounding of their sums
 _KEPT = 24  # tables of maxima that are kept
@@ -229,8 +233,6 @@ def shrunk(slopes: Floats, spreads: Floats) -> tuple[Floats, Floats]:
 class Answers:
     """Next states of the middles of live cells that a file holds, with Lipschitz constants."""
 
-    name = "the next states of the middles, and the Lipschitz constants, are those of the simulator"
-
     def __init__(self, record: Record, lattice: Lattice, live: Integers) -> None:
         d = lattice.dimension
         after = record.array("next_states", (None, len(live), d))
@@ -243,6 +245,15 @@ class Answers:
         self.actions, self.terminal = len(after), None
         self.after = (after - lattice.low) / lattice.sides
         self.bounds = bounds * lattice.sides / lattice.sides[:, None]
+        self.name = (
+            "the next states of the middles are those of the simulator, and its Lipschitz constants are "
+            f"{'; '.join(f'{_numbers(own)} for action {a}' for a, own in enumerate(bounds))}"
+            + "".join(
+                f"; 0 for action {a} says that all states of a cell have the same next state"
+                for a, own in enumerate(bounds)
+                if not own.any()
+            )
+        )
         self.row = np.full(math.prod(lattice.shape), -1)
         self.row[live] = np.arange(len(live))
 
@@ -251,6 +262,11 @@ class Answers:
         after = self.after[action, self.row[numbers]]
         spreads = np.broadcast_to(self.bounds[action], (len(after), *self.bounds.shape[1:]))
         return [(after, np.zeros(spreads.shape), spreads)], None
+
+
+def _numbers(matrix: Floats) -> str:
+    """The numbers of a matrix, row by row."""
+    return " / ".join(" ".join(short(x, 6) for x in row) for row in matrix)
 
 
 class Physics:
@@ -291,7 +307,10 @@ class Physics:
             or (not self.is_car and lattice.box[0] != bounds[0])
         ):
             raise ImpossibleError("the box of the cells is not within that of the simulator")
-        self.name, self.actions = f"the simulator is {physics.kind} with the constants of the file", len(controls)
+        constants = ", ".join(f"{name} {short(number(name), 6)}" for name in CONSTANTS[physics.kind])
+        inputs = ", ".join(short(control, 6) for control in controls)
+        self.name = f"the simulator is {physics.kind} with {constants} and the controls {inputs}"
+        self.actions = len(controls)
         middles = (Enclosure(np.arange(lattice.shape[0]) + 0.5)) * lattice.sides[0] + lattice.low[0]
         share = middles * factor / PI
         sine, cosine = turn(share - 2.0 * np.round(share.middle / 2))
@@ -439,9 +458,10 @@ class CellCertificate:
         self.share, self.regret = float(decided[self.live].mean()), float((self.above + self.below).max()) / self.span
         form = "R" if self.paid is not None else "R = V̂ − γ max_a V̂∘f_a"
         self.statement = (
-            f"without any probability of error, at every state of {at_least(100 * self.share)} % of the cells the "
-            f"policy's action is the only optimal one for the reward {form}, and at every state of the box V* − V^π is "
-            f"at most {at_most(100 * self.regret)} % of the span of V̂"
+            "if the constants below are those of the simulator, then without any probability of error at every state "
+            f"of {at_least(100 * self.share)} % of the cells the policy's action is the only optimal one for the "
+            f"reward {form}, and at every state of the box V* − V^π is at most "
+            f"{at_most(100 * self.regret)} % of the span of V̂"
         )
         return sorted(wrong)
 
@@ -506,8 +526,10 @@ class CellCertificate:
 
     def trusted(self) -> list[str]:
         """What the file cannot show."""
+        wraps = [axis for axis, is_periodic in enumerate(self.lattice.periodic) if is_periodic]
         return [
-            f"{self.dynamics.name}, which computes them up to 1e-9 of the side of a cell",
+            f"{self.dynamics.name}; it computes next states up to 1e-9 of the side of a cell",
+            *(f"coordinate {axis} is periodic: its two ends are one state" for axis in wraps),
             "the policy takes in each cell the action of the file",
             *(
                 [f"terminal states are {' and '.join(map(in_words, self.boxes))}: reward and value 0"]

@@ -440,7 +440,7 @@ def as_names(names: Any, count: int, what: str) -> tuple[str, ...]:
 def _as_notes(notes: Any) -> tuple[str, ...]:
     """Sentences on the data; one alone is a sentence, too."""
     return tuple(
-        as_text(note, "a note", most=2000)
+        note if isinstance(note, Bias) else as_text(note, "a note", most=2000)
         for note in ([notes] if isinstance(notes, str) else as_listed(notes, "notes"))
     )
 

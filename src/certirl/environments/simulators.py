@@ -327,6 +327,16 @@ class EnvSimulator(Record):
         """The number of actions."""
         return len(self.controls)
 
+    def in_words(self) -> str:
+        """The derivatives that are built in, with every constant of the physics.
+
+        :meta private:
+        """
+        numbers = [f"{name} {value:g}" for name, value in vars(self.physics).items()]
+        controls = ", ".join(f"{float(np.ravel(control)[0]):g}" for control in self.controls)
+        constants = f"{', '.join(numbers)}; controls {controls}"
+        return f"the built-in derivatives of {type(self.physics).__name__} with {constants}"
+
     @property
     def coordinate_names(self) -> tuple[str, ...]:
         """The names of the coordinates; empty if they have none."""

@@ -121,6 +121,19 @@ class Answers(Record):
         """The number of actions."""
         return len(self.lipschitz)
 
+    def in_words(self) -> str:
+        """The constants, and what a constant of 0 says.
+
+        :meta private:
+        """
+        alike = bool((self.lipschitz == self.lipschitz[0]).all())
+        each = [f"L = {_matrix(own)}{'' if alike else f' of action {a}'}" for a, own in enumerate(self.lipschitz)]
+        still = [a for a, own in enumerate(self.lipschitz) if not own.any()]
+        zero = "under " + ("every action" if len(still) == self.n_actions else f"action {', '.join(map(str, still))}")
+        zero = f"; L = 0 says that {zero} all states of a cell have the same next state" if still else ""
+        bound = "|f_a(s)_i − f_a(m)_i| ≤ Σ_j L_ij |s_j − m_j|"
+        return f"declared Lipschitz constants, {bound} with {', '.join(each[:1] if alike else each)}{zero}"
+
     def pieces(self, rows: Any, action: int) -> tuple[Piece, ...]:
         """What contains the next states of some live cells.
 
@@ -129,6 +142,12 @@ class Answers(Record):
         after = self.next_states[action, rows]
         spreads = np.tile(self.lipschitz[action], (len(after), 1, 1))
         return (Piece(np.arange(len(after)), after, np.zeros_like(spreads), spreads),)
+
+
+def _matrix(numbers: Array) -> str:
+    """A matrix as text; a single number as a number."""
+    rows = [", ".join(f"{x:.6g}" for x in row) for row in numbers]
+    return rows[0] if len(rows) == 1 else f"[{', '.join(f'[{row}]' for row in rows)}]"
 
 
 @archive.record
@@ -448,10 +467,10 @@ def certify_deterministic(
         above = _upper_solution(excess[1:], reaches[1:], live, discount)
         ahead = [each - reach.maximum(above) for each, reach in zip(advantages, reaches[1:], strict=True)]
         margins[live] = discount * (np.min(ahead, axis=0) - reaches[0].maximum(below)) - rounding
-    source = "declared Lipschitz constants" if lipschitz is not None else "the built-in derivatives of the simulator"
     ties = ", of equal ones the one with the best bound" if greedy else ""
     assumptions = (
-        f"{source}: no contradiction at {simulator.n_actions * PROBES:,} states",
+        f"{_in_words(dynamics)}: no contradiction at {simulator.n_actions * PROBES:,} states",
+        *(f"coordinate {axis} is periodic: its two ends are one state" for axis in periodic),
         f"the policy takes one action in each cell, that in its middle{ties}",
         *(
             [f"terminal states are {' and '.join(describe(as_domain(box)) for box in boxes)}: reward and value 0"]
@@ -609,6 +628,12 @@ def _dynamics(simulator: Any, centres: Array, halves: Array, lipschitz: Any) -> 
         )
     after = np.stack([_next(simulator, centres, action) for action in range(simulator.n_actions)])
     return Answers(after, np.broadcast_to(bounds, (simulator.n_actions, size, size)).copy())
+
+
+def _in_words(dynamics: Any) -> str:
+    """What the next states are known by, with every number."""
+    words = getattr(dynamics, "in_words", None)
+    return f"the built-in derivatives of {dynamics!r}" if words is None else str(words())
 
 
 def _pieces(dynamics: Any, centres: Array, halves: Array, rows: NDArray[np.intp], action: int) -> tuple[Piece, ...]:
