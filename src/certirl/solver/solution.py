@@ -108,13 +108,15 @@ class Share(Record):
 @archive.record
 @dataclass(frozen=True)
 class Asked(Record):
-    """The rows that a simulator was asked about, of the action asked most.
+    """The different rows that a simulator was asked about, of the action asked most.
+
+    Up to 128 MB of transitions are kept; beyond that, and on other machines, those that are read a second time are
+    drawn a second time, the same ones, and are not counted here again.
 
     Attributes:
         answer: what the answer is made of.
         trials: by which the answer was tried.
         checks: of how the simulator draws.
-        again: of these transitions that were too many to be kept, at a further reading.
 
     Example:
         >>> walk = certirl.problems.thermostat()
@@ -126,7 +128,6 @@ class Asked(Record):
     answer: int
     trials: int
     checks: int
-    again: int = 0
 
     @classmethod
     def of(cls, counts: Counts | None) -> Asked | None:
@@ -134,22 +135,20 @@ class Asked(Record):
 
         :meta private:
         """
-        names = ("answer", "trials", "checks", "again")
-        return None if counts is None else cls(*(counts.most(name) for name in names))  # type: ignore[arg-type]
+        return None if counts is None else cls(counts.most("answer"), counts.most("trials"), counts.most("checks"))
 
     def as_read(self, file: str) -> Asked:
         """Refuse counts that are none.
 
         :meta private:
         """
-        for name in ("answer", "trials", "checks", "again"):
+        for name in ("answer", "trials", "checks"):
             as_count(getattr(self, name), f"stats.asked.{name}", least=0)
         return self
 
     def __str__(self) -> str:
-        more = f", {self.again:,} a second time" if self.again else ""
         purposes = f"{self.trials:,} to try it, {self.checks:,} to check how the simulator draws"
-        return f"at most {self.answer:,} rows of an action for the answer{more}, {purposes}"
+        return f"at most {self.answer:,} rows of an action for the answer, {purposes}"
 
 
 @archive.record
