@@ -12,13 +12,15 @@ from certirl.fit.effects import (
     CLEARLY,
     drawn_effects,
     drawn_log,
+    held_out_errors,
+    held_out_rows,
     live_states,
     regress,
     regress_next_states,
-    relative_error,
     value_basis,
 )
 from certirl.fit.value_program import comparisons
+from certirl.functions.bases import MOST_FUNCTIONS, of_degree
 from certirl.functions.cells import Cells
 from certirl.solver import value_form
 
@@ -83,7 +85,8 @@ def test_moves_are_preferred_where_functions_jump_and_not_where_noise_rules():
         drawn = drawn_log(simulator, 2000, rng, paired=True)
         moves = regress_next_states(drawn, phi, is_terminal=simulator.terminal, periodic=(), rng=rng)
         regression = regress(drawn, phi, is_terminal=simulator.terminal)
-        assert (relative_error(moves, regression, drawn, rng) < CLEARLY) == better
+        errors = held_out_errors(moves, regression, drawn, held_out_rows(drawn), rng)
+        assert (errors.relative < CLEARLY) == better
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01])
@@ -105,12 +108,9 @@ def test_jumps_at_a_wall_are_left_out_of_the_next_states_but_noise_is_not(noise)
         pairs = [np.concatenate([rows] * 2) for rows in (log.states, log.next_states)]
         paired = certirl.Transitions(pairs[0], np.repeat([0, 1], len(log)), pairs[1], domain=log.domain, paired=True)
         assert regress_next_states(paired, basis, is_terminal=None, periodic=(), rng=rng).jumps >= 0
-        regression = regress(log, basis)
-        assert (
-            relative_error(model, regression, log, rng)
-            > 1
-            > relative_error(model, regression, log.where(~hit[~edge | hit]), rng)
-        )
+        regression, held_out, jumped = regress(log, basis), held_out_rows(log), hit[~edge | hit]
+        assert held_out_errors(model, regression, log, held_out & jumped, rng).relative > 1
+        assert held_out_errors(model, regression, log, held_out & ~jumped, rng).relative < 1
 
 
 def test_moves_go_on_as_often_as_the_dynamics():
@@ -193,3 +193,68 @@ def test_comparisons_where_every_action_terminates_have_a_shortfall_too():
     found = ending.fit_lifted_value(rows, discount=0.9, reward_basis=Cells((20,)).on(phi.domain), price=10.0)
     assert found.terminating[rows.which].any() and not found.terminating.all()
     assert found.fit.shortfall == pytest.approx(np.maximum(rows.margins - rows.advantages(found.fit.value), 0))
+
+
+def walk_log(noise, episodes=40, steps=50, seed=0, clock=False):
+    """Episodes of a behaviour that mixes; ``noise(mean, state, rng)`` makes next states of their mean."""
+    rng = np.random.default_rng(seed)
+    states = np.empty((episodes, steps + 1, 2))
+    actions = np.empty((episodes, steps), dtype=int)
+    states[:, 0] = rng.uniform(-1, 1, (episodes, 2))
+    for t in range(steps):
+        now = states[:, t]
+        actions[:, t] = np.where(rng.random(episodes) < 0.6, now[:, 0] > 0, rng.integers(2, size=episodes))
+        mean = 0.9 * now + np.where(actions[:, t], -0.15, 0.15)[:, None] * [1.0, 0.5]
+        states[:, t + 1] = np.clip(noise(mean, now, rng), -1, 1)
+    if clock:
+        states[:, :, 1] = np.arange(steps + 1)
+    rows = [np.concatenate(part) for part in (states[:, :-1], actions, states[:, 1:])]
+    box = ((-1.0, 1.0), (0.0, steps) if clock else (-1.0, 1.0))
+    return certirl.Transitions(*rows, domain=box, n_actions=2, episodes=np.repeat(np.arange(episodes), steps))
+
+
+def same_everywhere(mean, now, rng):
+    return mean + 0.1 * rng.standard_normal(mean.shape)
+
+
+def either_way(mean, now, rng):
+    return np.where(rng.random((len(mean), 1)) < 0.5, mean, -mean)
+
+
+@pytest.mark.parametrize(("noise", "is_model"), [(same_everywhere, True), (either_way, False)])
+def test_the_true_dynamics_are_a_model_of_the_next_state_and_others_are_not(noise, is_model):
+    log = walk_log(noise, episodes=100)
+    found = certirl.solve(log, discount=0.9, expert=lambda s: (s[:, 0] > 0).astype(int))
+    told = " ".join(finding.sentence for finding in found.findings)
+    assert ("drift plus noise that is the same everywhere" in told) != is_model
+    assert ("or plan in a simulator" in told) != is_model
+    assert ("planning on R alone, in the model" in told) == is_model
+
+
+def test_whole_episodes_are_held_out():
+    log = walk_log(same_everywhere, episodes=30, steps=10)
+    held_out = held_out_rows(log)
+    shares = held_out.reshape(30, 10).mean(axis=1)
+    assert set(shares) == {0.0, 1.0} and shares.mean() == 0.2
+    few = walk_log(same_everywhere, episodes=2, steps=100)
+    assert held_out_rows(few).mean() == 0.2 and np.diff(held_out_rows(few).astype(int)).astype(bool).sum() <= 10
+
+
+@pytest.mark.parametrize("second", ["clock", "constant"])
+def test_a_coordinate_that_moves_alike_in_every_row_is_solved(second):
+    log = walk_log(same_everywhere, clock=True)
+    if second == "constant":
+        rows = [np.stack([states[:, 0], np.full(len(states), 0.3)], axis=1) for states in (log.states, log.next_states)]
+        log = certirl.Transitions(rows[0], log.actions, rows[1], domain=((-1, 1), (0, 1)), episodes=log.episodes)
+    found = certirl.solve(log, discount=0.9, expert=lambda s: (s[:, 0] > 0).astype(int))
+    assert found.status == "solved" and found.stats.unexplained < 0.1
+    assert 0 < found.stats.model_error < 0.5
+
+
+def test_columns_that_held_out_data_chose_may_be_more_than_those_of_a_program():
+    rng = np.random.default_rng(0)
+    states, actions = rng.integers(0, 16, (3000, 2)), rng.integers(2, size=3000)
+    after = np.clip(states + rng.poisson(0.5, states.shape) - np.eye(2, dtype=int)[actions], 0, 15)
+    log = certirl.Transitions(states, actions, after, domain=((0, 15), (0, 15)))
+    covered = certirl.coverage(log, basis=of_degree(log.domain, 33))
+    assert covered.basis.size == 595 > MOST_FUNCTIONS and covered.extrapolated_share.max() > 0

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.tables import as_log
 from certirl.data.transitions import Transitions, action_in_words
-from certirl.functions.bases import Basis, Fourier, Legendre, as_basis, product
+from certirl.functions.bases import MOST_COLUMNS, Basis, Fourier, Legendre, as_basis, product
 from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, even_mesh, mesh, number_of
 from certirl.ground.doors import as_count
 from certirl.ground.records import Record
@@ -208,7 +208,7 @@ def coverage(
         raise TypeError(f"coverage is about logged Transitions, got {type(transitions).__name__}")
     domain = transitions.domain
     d, axes = len(domain), as_axes(periodic, len(domain))
-    basis = _moderate(d, axes).on(domain) if basis is None else as_basis(basis, domain)
+    basis = _moderate(d, axes).on(domain) if basis is None else as_basis(basis, domain, most=MOST_COLUMNS)
     usual = CELLS.get(d, max(int(USUAL_CELLS ** (1 / d)), 2))
     along = usual if cells is None else as_count(cells, "cells", least=2)
     if (count := along**d) > MOST_CELLS:

@@ -29,6 +29,7 @@ from certirl.fit.effects import (
     ValueProblem,
     ended,
     live_states,
+    neighbour_products,
     richer,
     rows_of_actions,
     solve_normal,
@@ -221,8 +222,12 @@ def action_values(
     candidates = candidates or [richer(effects.basis, 0.5)]
     errors = [_held_out_error(columns, states, goals, held_out) for columns in candidates]
     best = candidates[int(np.argmin(errors))]
-    error = _next_state_error(problem, model, fit) if model.by_next_states else min(errors)
-    return best, LeastSquares(best, states)(goals.T).T, error / max(_effect(goals), 1e-300)
+    error = (_next_state_error(problem, model, fit) if model.by_next_states else min(errors)) / max(
+        _effect(goals), 1e-300
+    )
+    if model.next_states is not None:  # at least what sampling leaves in the mean next state
+        error = max(error, model.next_states.error)
+    return best, LeastSquares(best, states)(goals.T).T, error
 
 
 def _effect(values: Array) -> float:
@@ -235,18 +240,6 @@ def _held_out_error(columns: Basis | Cells, states: Array, goals: Array, held_ou
     fitted = LeastSquares(columns, states[~held_out])(goals[:, ~held_out].T)
     predicted = np.stack([columns.combined(states[held_out], coefficients) for coefficients in fitted.T])
     return float(np.sqrt(np.mean((predicted - goals[:, held_out]) ** 2)))
-
-
-def _neighbour_products(errors: Array, places: Array) -> float:
-    """Σ of products of the errors at neighbouring places ``[n]``, ``[n, d]``.
-
-    Errors of a fit at two neighbouring states share the fit's error and not the noise of the two next states, so that
-    the mean product estimates the squared error without the noise.
-    """
-    from scipy.spatial import KDTree
-
-    _, neighbours = KDTree(places).query(places, k=2)
-    return float(errors @ errors[neighbours[:, 1]])
 
 
 def _next_state_error(problem: ValueProblem, model: EffectModel, fit: ValueFit) -> float:
@@ -265,24 +258,23 @@ def _next_state_error(problem: ValueProblem, model: EffectModel, fit: ValueFit) 
         predicted = model.next_states.effects(basis, log.states[rows], np.random.default_rng(0))
         sure = continuing(predicted)[action] > SURE if len(rows) else np.zeros(0, dtype=bool)
         errors, rows = (observed[rows] - predicted.ahead(fit.value)[action])[sure], rows[sure]
-        if len(rows) > 1:
-            places = unit_chart(log.states[rows], problem.domain, problem.periodic)
-            total, count = total + _neighbour_products(errors, places), count + len(errors)
+        places = unit_chart(log.states[rows], problem.domain, problem.periodic)
+        total, count = total + len(rows) * neighbour_products(errors[:, None], places), count + len(rows)
     return float(np.sqrt(max(total / max(count, 1), 0.0)))
 
 
 def _regression_error(problem: ValueProblem, model: EffectModel, fit: ValueFit, fitted: Array) -> float:
     """Error of regressed effects over the effect of an action; at least what sampling leaves in a comparison."""
     assert model.regression is not None and model.log is not None
-    log, columns, (low, high), total, count = model.log, model.regression.columns, np.array(problem.domain).T, 0.0, 0
+    log, columns, total, count = model.log, model.regression.columns, 0.0, 0
     values = value_at(model.regression.basis, fit.value, log.next_states, problem.is_terminal, log.terminal)
     for rows in rows_of_actions(log):
         fits = LeastSquaresSums.of(log, columns, lambda of_action: values[of_action, None], rows[:, 1::2]).solve()
         for held_out, coefficients in zip(rows[:, ::2], fits[:, :, 0], strict=True):
             states = log.states[held_out]
             errors = values[held_out] - columns.combined(states, coefficients)
-            total += _neighbour_products(errors, (states - low) / (high - low))
-            count += len(errors)
+            places = unit_chart(states, problem.domain, problem.periodic)
+            total, count = total + len(errors) * neighbour_products(errors[:, None], places), count + len(errors)
     predicted = np.stack([columns.combined(model.effects.states, coefficients) for coefficients in fitted])
     # A difference of two actions has the errors of both; a fit on half of the data has twice that of the whole.
     squared = max(total / count, float(fit.value @ model.regression.noise @ fit.value))

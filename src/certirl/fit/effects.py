@@ -46,6 +46,7 @@ MOST_DRAWS = 32  # next states of an action at one state that are used without a
 MOST_STORED = 32_000_000  # numbers (P_aφ_i)(s) that are kept: a quarter of a gigabyte
 BLOCK = 1 << 10  # rows at which functions are evaluated at once: their tables stay in the cache
 MOST_RESIDUALS = 4096  # that a model of the next state keeps
+FOLDS = 5  # of the rows or episodes, one of which is held out
 NOISELESS = 1e-6  # of the box: smaller noise is none
 JUMP, MOST_JUMPS = 20.0, 0.02  # errors of the next state, in units of their median, and the largest share of such rows
 SCORED = 4000  # rows on which two regressions are compared
@@ -413,12 +414,14 @@ class Regression(Record):
         columns: χ, of the state.
         weights: B ``[A, m, k]``.
         noise: the covariance ``[k, k]`` of a difference of two actions' rows, on average over the states.
+        trial: B from the rows that are not held out; see `held_out_rows`.
     """
 
     basis: Basis
     columns: Basis
     weights: Array
     noise: Array
+    trial: Array
 
     def effects(self, states: Array, periodic: tuple[int, ...] = ()) -> Effects:
         """The effects at some states."""
@@ -446,9 +449,9 @@ def regress(
     def goals(rows: NDArray[np.intp]) -> Array:
         return features(basis, log.next_states[rows], is_terminal, None if marked is None else marked[rows])
 
-    columns, sums = _best_columns(log, basis, degrees, 0.5, goals)
+    columns, sums, trial = _best_columns(log, held_out_rows(log), basis, degrees, 0.5, goals)
     weights = [group.solve() for group in sums]
-    return Regression(basis, columns, np.concatenate(weights), _difference_noise(log, sums, weights))
+    return Regression(basis, columns, np.concatenate(weights), _difference_noise(log, sums, weights), trial)
 
 
 Goals = Callable[[NDArray[np.intp]], Array]  # rows of a log to what is predicted there [n, q]
@@ -474,7 +477,7 @@ class LeastSquaresSums(NamedTuple):
     @classmethod
     def of(cls, log: Transitions, columns: Basis, goals: Goals, rows: NDArray[np.intp]) -> LeastSquaresSums:
         """Sums over some rows ``[g, n]`` of a log, those of one column from the same state."""
-        (g, n), m, q = rows.shape, columns.size, goals(rows[0, :1]).shape[1]
+        (g, n), m, q = rows.shape, columns.size, goals(np.zeros(1, dtype=np.intp)).shape[1]
         gram, cross, squares, scatter = np.zeros((m, m)), np.zeros((g, m, q)), np.zeros(g), np.zeros((q, q))
         for block in blocks(n):
             values, first = columns.values(log.states[rows[0, block]]), None
@@ -526,15 +529,38 @@ def solve_least_squares(values: Array, goals: Array) -> Array:
     return solve_normal(values.T @ values, values.T @ goals)
 
 
+def held_out_rows(log: Transitions) -> NDArray[np.bool_]:
+    """The rows to test a fit on ``[n]``: every fifth of each action, or whole episodes, a fifth of them.
+
+    Few episodes are divided into parts of consecutive rows.
+    """
+    held_out = np.zeros(len(log), dtype=bool)
+    if log.episodes is None:
+        for action in range(log.n_actions):
+            held_out[np.flatnonzero(log.actions == action)[::FOLDS]] = True
+        return held_out
+    groups = log.groups()[0]
+    if groups.max() + 1 < FOLDS**2:
+        groups = np.arange(len(log)) * FOLDS**2 // len(log)
+    return (np.random.default_rng(0).permutation(int(groups.max()) + 1) % FOLDS == 0)[groups]
+
+
 def _best_columns(
-    log: Transitions, basis: Basis, degrees: Sequence[float], fallback: float, goals: Goals, tolerance: float = 1.0
-) -> tuple[Basis, list[LeastSquaresSums]]:
-    """The columns with which every fifth row of an action is predicted best from the others, and the sums of all rows.
+    log: Transitions,
+    held_out: NDArray[np.bool_],
+    basis: Basis,
+    degrees: Sequence[float],
+    fallback: float,
+    goals: Goals,
+    tolerance: float = 1.0,
+) -> tuple[Basis, list[LeastSquaresSums], Array]:
+    """The columns with which held-out rows are predicted best, the sums of all rows, and weights without held-out rows.
 
     Smaller sets are the first functions of larger ones, so that the sums of the largest hold those of all.
 
     Args:
         log: the transitions.
+        held_out: the rows to predict from the others ``[n]``.
         basis: of V.
         degrees: of the columns, in units of that of the basis.
         fallback: the degree where there are too few transitions for all of these.
@@ -544,11 +570,11 @@ def _best_columns(
     candidates = sorted({richer(basis, degree) for degree in degrees}, key=lambda columns: columns.size)
     affordable = [columns for columns in candidates if columns.size * 3 <= log.counts.min()]
     affordable = affordable or [richer(basis, fallback)]
-    largest, held_out = affordable[-1], slice(None, None, 5)
+    largest = affordable[-1]
     fitted, tested = list[LeastSquaresSums](), list[LeastSquaresSums]()
     for rows in rows_of_actions(log):
-        others = np.delete(rows, held_out, axis=1)
-        for sums, part in ((tested, rows[:, held_out]), (fitted, others)):
+        is_tested = held_out[rows[0]]
+        for sums, part in ((tested, rows[:, is_tested]), (fitted, rows[:, ~is_tested])):
             sums.append(LeastSquaresSums.of(log, largest, goals, part))
     best, errors = affordable[0], []
     if len(affordable) > 1:
@@ -556,7 +582,8 @@ def _best_columns(
             pairs = zip(fitted, tested, strict=True)
             errors.append(sum(test.leading(size).error(fit.leading(size).solve()) for fit, test in pairs))
         best = next(c for c, error in zip(affordable, errors, strict=True) if error <= tolerance * min(errors))
-    return best, [(fit + test).leading(best.size) for fit, test in zip(fitted, tested, strict=True)]
+    trial = np.concatenate([fit.leading(best.size).solve() for fit in fitted])
+    return best, [(fit + test).leading(best.size) for fit, test in zip(fitted, tested, strict=True)], trial
 
 
 def _difference_noise(log: Transitions, sums: Sequence[LeastSquaresSums], weights: Sequence[Array]) -> Array:
@@ -590,7 +617,7 @@ class NextStateModel(Record):
 
     Functions of the next state are steep, and at terminal states they jump to 0, which no regression of them on s can
     follow. Where s' itself depends smoothly on s and noise is small, s' is better regressed, and the functions are
-    evaluated there. Noise is taken to be the same everywhere, so the two are compared on the data (`relative_error`).
+    evaluated there. Noise is taken to be the same everywhere, so the two are compared on held-out data.
 
     Attributes:
         columns: functions χ of the state.
@@ -602,6 +629,7 @@ class NextStateModel(Record):
         periodic: coordinates that are periodic.
         is_terminal: which states are terminal; None if none is.
         inverses: of the matrices Σχχᵀ over the states from which each action was taken ``[A, m, m]``.
+        trial: the weights from the rows that are not held out; see `held_out_rows`.
         jumps: the share of the log's rows that were left out of the fit; see `regress_next_states`.
         error: the standard error of the mean next state over the effect of an action, both as root mean squares over
             states of the log; from 0.7 on the data hardly distinguish the actions.
@@ -615,6 +643,7 @@ class NextStateModel(Record):
     periodic: tuple[int, ...]
     is_terminal: Terminal | None
     inverses: Array
+    trial: Array
     jumps: float = 0.0
     error: float = float("nan")
 
@@ -702,7 +731,8 @@ def regress_next_states(
     are without noise but for few rows, these are left out.
     """
     settings: dict[str, Any] = {"is_terminal": is_terminal, "periodic": periodic}
-    model = _fitted_next_states(log, basis, **settings, rng=rng)
+    held_out = held_out_rows(log)
+    model = _fitted_next_states(log, held_out, basis, **settings, rng=rng)
     if model.noiseless:
         return model
     log = replace(log, paired=False)  # rows are left out one by one
@@ -710,10 +740,11 @@ def regress_next_states(
     for _ in range(3):  # the first fit is spoiled by jumps
         sizes = _missed(log, trimmed)
         limit = JUMP * max(float(np.median(sizes)), NOISELESS)
-        kept = log.where(sizes <= max(limit, float(np.quantile(sizes, 1 - MOST_JUMPS))))
+        chosen = sizes <= max(limit, float(np.quantile(sizes, 1 - MOST_JUMPS)))
+        kept = log.where(chosen)
         if sizes.max() <= limit or kept.counts.min() < FEWEST:
             break
-        trimmed = _fitted_next_states(kept, basis, **settings, rng=generator)
+        trimmed = _fitted_next_states(kept, held_out[chosen], basis, **settings, rng=generator)
     jumps = 1 - float(_steady(log, trimmed).mean())
     return replace(trimmed, jumps=jumps) if trimmed.noiseless and jumps <= MOST_JUMPS else model
 
@@ -736,6 +767,7 @@ def _steady(log: Transitions, model: NextStateModel) -> NDArray[np.bool_]:
 
 def _fitted_next_states(
     log: Transitions,
+    held_out: NDArray[np.bool_],
     basis: Basis,
     *,
     is_terminal: Terminal | None,
@@ -745,15 +777,17 @@ def _fitted_next_states(
     """The model of the next state, fitted to all rows."""
     low, high = np.array(log.domain).T
     step = displacement(log.states, log.next_states, log.domain, periodic)
-    units = step.std(axis=0) + 1e-300
+    # A coordinate that moves alike in every row (a clock, a constant) has no unit of its own.
+    units = np.where(step.std(axis=0) > NOISELESS * (high - low), step.std(axis=0), high - low)
     tolerance = SIMPLER if len(log.domain) > MOST_COORDINATES else 1.0
-    columns, sums = _best_columns(
-        log, basis, NEXT_STATE_DEGREES, NEXT_STATE_DEGREES[0], lambda rows: step[rows] / units, tolerance
+    degrees, fewest = NEXT_STATE_DEGREES, NEXT_STATE_DEGREES[0]
+    columns, sums, trial = _best_columns(
+        log, held_out, basis, degrees, fewest, lambda rows: step[rows] / units, tolerance
     )
     weights = np.concatenate([group.solve() for group in sums]) * units
     inverses = np.concatenate([[solve_normal(group.gram, np.eye(columns.size))] * len(group.cross) for group in sums])
     steps, none = np.stack([step.min(axis=0), step.max(axis=0)]), np.zeros((1, len(units)))
-    model = NextStateModel(columns, weights, none, steps, log.domain, periodic, is_terminal, inverses)
+    model = NextStateModel(columns, weights, none, steps, log.domain, periodic, is_terminal, inverses, trial * units)
     kept = rng.permutation(len(log))[:MOST_RESIDUALS]
     residuals = np.empty((len(kept), len(units)))
     for action, count in enumerate(log.counts):
@@ -762,7 +796,7 @@ def _fitted_next_states(
         # Residuals of the fitted rows are too small, by the functions that were fitted to them.
         inflation = np.sqrt(max(1 - columns.size / count, 0.1))
         residuals[of_action] = (step[rows] + log.states[rows] - model._mean(log.states[rows], action)) / inflation
-    return replace(model, residuals=residuals).with_error(log.states[kept], np.maximum(units, 1e-12 * (high - low)))
+    return replace(model, residuals=residuals).with_error(log.states[kept], units)
 
 
 def error_in_words(error: float) -> str:
@@ -771,21 +805,68 @@ def error_in_words(error: float) -> str:
     return f"{error:.2g} of an action's effect ({trust})"
 
 
-def relative_error(model: NextStateModel, regression: Regression, log: Transitions, rng: np.random.Generator) -> float:
-    """The squared error of the next-state model over that of the regression, in predicting φ at the next states.
+class HeldOutErrors(NamedTuple):
+    """Errors of a next-state model at held-out rows, as it is fitted to the other rows.
 
-    Below `CLEARLY` the model is better; above 1/`CLEARLY` it is no model of the next state. Both were fitted to these
-    rows, from which the regression, with more columns, gains more.
+    Attributes:
+        relative: the mean square error in φ at the next states, over that of a regression; below `CLEARLY` the model is
+            better.
+        misfit: the mean square error in a few polynomials of the next state, over what the noise alone would leave:
+            about 1 for the true dynamics. Above 1/`CLEARLY` these are not a drift plus noise that is the same
+            everywhere.
     """
-    basis, chosen = regression.basis, rng.permutation(len(log))[:SCORED]
-    states, actions = log.states[chosen], log.actions[chosen]
+
+    relative: float
+    misfit: float
+
+    @property
+    def is_model(self) -> bool:
+        """Whether the model describes the dynamics."""
+        return self.misfit * CLEARLY < 1
+
+
+def held_out_errors(
+    model: NextStateModel,
+    regression: Regression,
+    log: Transitions,
+    held_out: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> HeldOutErrors:
+    """Judge a model of the next state, and compare it with a regression, on some of the held-out rows ``[n]``.
+
+    Errors at neighbouring states share what the model misses and not the noise: this is what remains of the mean square
+    without their mean product.
+    """
+    basis, chosen = regression.basis, rng.permutation(np.flatnonzero(held_out))[:SCORED]
+    states, actions, rows = log.states[chosen], log.actions[chosen], np.arange(len(chosen))
     marked = None if log.terminal is None else log.terminal[chosen]
-    truth, rows = features(basis, log.next_states[chosen], model.is_terminal, marked), np.arange(len(chosen))
-    errors = [
-        float(np.mean((effects.after(actions, rows) - truth) ** 2))
-        for effects in (model.effects(basis, states, rng), regression.effects(states))
-    ]
-    return errors[0] / max(errors[1], 1e-300) if errors[0] > 0 else 0.0
+    few = richer(basis, NEXT_STATE_DEGREES[0])  # steep functions are all noise
+    truth, moments = (features(f, log.next_states[chosen], model.is_terminal, marked) for f in (basis, few))
+    effects = replace(model, weights=model.trial).effects(basis, states, rng)
+    other = replace(regression, weights=regression.trial).effects(states)
+    by_model, by_regression = (float(np.mean((e.after(actions, rows) - truth) ** 2)) for e in (effects, other))
+    missed = replace(effects, basis=few).after(actions, rows) - moments
+    square, places = float(np.mean(missed**2)), unit_chart(states, log.domain, model.periodic)
+    shared = neighbour_products(missed, places, actions)
+    misfit = square / max(square - max(shared, 0.0), 1e-300) if square > 0 else 1.0
+    return HeldOutErrors(by_model / max(by_regression, 1e-300), misfit)
+
+
+def neighbour_products(errors: Array, places: Array, actions: NDArray[np.intp] | int = 0) -> float:
+    """The mean product of errors ``[n, q]`` at neighbouring places ``[n, d]`` of one action ``[n]``.
+
+    Errors of a fit at two neighbouring states share the fit's error and not the noise of the two next states, so that
+    the mean product estimates the squared error without the noise.
+    """
+    from scipy.spatial import KDTree
+
+    total, count, actions = 0.0, 0, np.broadcast_to(actions, len(places))
+    for action in np.unique(actions):
+        rows = np.flatnonzero(actions == action)
+        if len(rows) > 1:
+            near = KDTree(places[rows]).query(places[rows], k=2)[1][:, 1]
+            total, count = total + float(np.sum(errors[rows] * errors[rows[near]])), count + errors[rows].size
+    return total / max(count, 1)
 
 
 class EffectModel(NamedTuple):
@@ -797,7 +878,7 @@ class EffectModel(NamedTuple):
         log: the transitions behind the effects; None if a simulator was asked at every state.
         regression: of V's functions on the state, if the effects are from it.
         next_states: the model of the next state; None without a log.
-        model_error: of that model, as `relative_error` defines it.
+        errors: of that model.
     """
 
     effects: Effects
@@ -805,7 +886,7 @@ class EffectModel(NamedTuple):
     log: Transitions | None = None
     regression: Regression | None = None
     next_states: NextStateModel | None = None
-    model_error: float = float("inf")
+    errors: HeldOutErrors = HeldOutErrors(float("inf"), float("inf"))
 
     @property
     def by_next_states(self) -> bool:
@@ -862,14 +943,13 @@ def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.ran
         states = states[: len(states) // log.n_actions]
     states = states[:MOST_STATES]
     model = regress_next_states(log, basis, is_terminal=is_terminal, periodic=problem.periodic, rng=rng)
-    reference = regress(log, basis, is_terminal=is_terminal, marked=marked, degrees=(1.0,))
-    error = relative_error(model, reference, log.where(_steady(log, model)) if model.jumps else log, rng)
-    # With many coordinates a few thousand transitions determine the next state, but hardly hundreds of functions of it.
-    if error < (1 / CLEARLY if len(log.domain) > MOST_COORDINATES else CLEARLY):
-        return EffectModel(model.effects(basis, states, rng), counts, log, None, model, error)
     regression = regress(log, basis, is_terminal=is_terminal, marked=marked)
-    effects = regression.effects(states, problem.periodic)
-    return EffectModel(effects, counts, log, regression, model, error)
+    held_out = held_out_rows(log)
+    errors = held_out_errors(model, regression, log, held_out & _steady(log, model) if model.jumps else held_out, rng)
+    # With many coordinates a few thousand transitions determine the next state, but hardly hundreds of functions of it.
+    if errors.is_model and errors.relative < (1 / CLEARLY if len(log.domain) > MOST_COORDINATES else CLEARLY):
+        return EffectModel(model.effects(basis, states, rng), counts, log, None, model, errors)
+    return EffectModel(regression.effects(states, problem.periodic), counts, log, regression, model, errors)
 
 
 def _without_absorbed(log: Transitions) -> Transitions:

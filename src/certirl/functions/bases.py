@@ -43,6 +43,7 @@ INDEX_SETS = ("total", "full", "hyperbolic")
 _MOST_INDICES = 1 << 22  # candidates for indices: a box of degrees with more is a mistake
 _BLOCK = 1 << 11  # states at once, so that tables of functions stay in the cache
 MOST_FUNCTIONS = 500  # in a program: the time to solve it grows with their third power, seconds at this size
+MOST_COLUMNS = 1_300  # functions of the state in least squares and in a proof, which take minutes at this size
 
 Families = tuple["type[Family]", ...]
 

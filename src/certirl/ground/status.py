@@ -190,6 +190,12 @@ class Reason(Enum):
         "try fewer or other functions of V, or more samples",
     )
     NOT_PLANNED = "solved", "planning on R alone was not tried: {why}"
+    NO_MODEL = (
+        "solved",
+        "planning on R alone was not tried: a model of the next state, drift plus noise that is the same everywhere, "
+        "has {misfit:.3g} times the squared error at held-out states that noise alone leaves (at most {most:.3g})",
+        "log what else the next state depends on, or plan in a simulator",
+    )
     NO_FRESH_STATES = (
         "solved",
         "the expert is explained at {share:.1%} of the log's states, and a log has no fresh states to try that on",

@@ -14,7 +14,7 @@ from certirl.data.policy import ExpertGrid, Policy, as_policy, compared, expert_
 from certirl.data.simulator import Even, Near
 from certirl.data.source import Source
 from certirl.fit.bellman import check_expert
-from certirl.functions.bases import MOST_FUNCTIONS, Basis
+from certirl.functions.bases import MOST_COLUMNS, MOST_FUNCTIONS, Basis
 from certirl.functions.components import Component
 from certirl.functions.reward import BoundedReward, Reward, bounded
 from certirl.ground.domain import Array, Domain, describe
@@ -32,7 +32,6 @@ from certirl.proof.tails import (
 )
 
 MOST_COORDINATES = 3
-MOST_COLUMNS = 1_300
 MOST_ON_A_BOX = 16  # functions of V on a box up to which a search tries a refutation
 # Of the domain's least width: the half-width of the tube if none is asked for, by the number of coordinates.
 _TUBE = {1: 0.025, 2: 0.025, 3: 0.05}

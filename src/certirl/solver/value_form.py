@@ -398,9 +398,8 @@ def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) ->
     the expert stays within the data.
     """
     findings = [*_before_trials(solution), Reason.NO_FRESH_STATES.finding(share=1 - solution.stats.unexplained)]
-    if model.next_states is None or model.model_error * CLEARLY >= 1:
-        why = "the log supports no model of the next state to plan in"
-        return solution.judged(Reason.NOT_PLANNED.finding(why=why), *findings)
+    if model.next_states is None or not model.errors.is_model:
+        return solution.judged(Reason.NO_MODEL.finding(misfit=model.errors.misfit, most=1 / CLEARLY), *findings)
     states, reward = solution.compared.states, solution.reward
     assert reward is not None
     if reward.extrapolation is not None:
