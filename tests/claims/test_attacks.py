@@ -212,6 +212,7 @@ def no_visits(monkeypatch):
     monkeypatch.setattr(bands, "_visits", lambda work, *_: np.zeros(len(work.s.widths)))
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize(
     ("weaken", "judge", "seed"),
     [

@@ -319,7 +319,7 @@ class Ground(Sums):
     def _value_range(self, low: float, high: float) -> tuple[float, float]:
         """Bounds on V̂, at least as wide as those in the file; ImpossibleError if the file has others."""
         least, most = self._derived_range()
-        room = RELATIVE * max(most - least, TIGHT * max(abs(least), abs(most)))
+        room = RELATIVE * (most - least) + 2.0**-46 * max(abs(least), abs(most))  # sums of dozens of roundings
         if not (abs(least - low) <= room and abs(most - high) <= room):
             derived = f"from {short(self.unit * least, 6)} to {short(self.unit * most, 6)}"
             stated = f"from {short(self.unit * low, 6)} to {short(self.unit * high, 6)}"

@@ -90,7 +90,7 @@ class Enclosure:
         return self + (-enclosed(other))
 
     def __rsub__(self, other: Any) -> Enclosure:
-        return enclosed(other) - self
+        return -self + other
 
     def __mul__(self, other: Any) -> Enclosure:
         y = enclosed(other)
@@ -181,20 +181,19 @@ def smaller(x: Enclosure, y: Enclosure) -> Enclosure:
 
 PI = Enclosure(np.pi, 2.0**-52)
 _LN2 = Enclosure(0.6931471805599453, 2.0**-53)
-_SINE, _COSINE = 8, 9  # terms of the series for angles up to π/8: the next is below 1e-20
+_TERMS = 9  # of the series for angles up to π/8: the next is below 1e-20
 
 
 def turn(t: Enclosure) -> tuple[Enclosure, Enclosure]:
     """sin πt and cos πt for |t| ≤ 1: Taylor's series of an eighth of the angle, which is doubled three times."""
     angle = PI * t * 0.125
     square = angle * angle
-    sine, cosine = Enclosure(np.zeros(t.shape)), Enclosure(np.zeros(t.shape))
-    for n in reversed(range(_SINE)):
-        sine = 1.0 - sine * square / float((2 * n + 2) * (2 * n + 3))
-    for n in reversed(range(_COSINE)):
-        cosine = 1.0 - cosine * square / float((2 * n + 1) * (2 * n + 2))
-    slack = Enclosure(np.zeros(t.shape), 1e-19)  # what the series leave out
-    sine, cosine = sine * angle + slack, cosine + slack
+    both, first = np.zeros((2, *t.shape)), np.array([3.0, 2.0]).reshape(2, *[1] * len(t.shape))
+    for n in reversed(range(_TERMS)):
+        both = 1.0 - both * square.middle / ((2 * n + first) * (2 * n + first - 1.0))
+    # Each term multiplies earlier errors by less than 0.08 and adds less than 1.2 U; slopes by the square are below 1/2.
+    radius = 2 * U + square.radius + 1e-19  # the last for what the series leave out
+    sine, cosine = Enclosure(both[0], radius) * angle, Enclosure(both[1], radius)
     for _ in range(3):
         sine, cosine = 2.0 * sine * cosine, 1.0 - 2.0 * sine * sine
     return sine, cosine

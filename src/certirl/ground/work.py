@@ -219,13 +219,17 @@ class _OneBlasThread:
     def __init__(self) -> None:
         self._lock, self._inside = Lock(), 0
         self._limits: Any = None
+        self._libraries: Any = None
+        self._modules = 0  # when the libraries were looked for, which takes long: an import may bring another
 
     def __enter__(self) -> None:
-        from threadpoolctl import threadpool_limits
+        from threadpoolctl import ThreadpoolController
 
         with self._lock:
             if self._inside == 0:
-                self._limits = threadpool_limits(limits=1, user_api="blas")
+                if len(sys.modules) != self._modules:
+                    self._libraries, self._modules = ThreadpoolController(), len(sys.modules)
+                self._limits = self._libraries.limit(limits=1, user_api="blas")
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
