@@ -191,7 +191,7 @@ def turn(t: Enclosure) -> tuple[Enclosure, Enclosure]:
     both, first = np.zeros((2, *t.shape)), np.array([3.0, 2.0]).reshape(2, *[1] * len(t.shape))
     for n in reversed(range(_TERMS)):
         both = 1.0 - both * square.middle / ((2 * n + first) * (2 * n + first - 1.0))
-    # Each term multiplies earlier errors by less than 0.08 and adds less than 1.2 U; slopes by the square are below 1/2.
+    # A term multiplies earlier errors by less than 0.08 and adds less than 1.2 U; slopes by the square are below 1/2.
     radius = 2 * U + square.radius + 1e-19  # the last for what the series leave out
     sine, cosine = Enclosure(both[0], radius) * angle, Enclosure(both[1], radius)
     for _ in range(3):
