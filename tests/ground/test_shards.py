@@ -1,6 +1,7 @@
 """Moments on disk: saved, merged and solved, in Python and on the command line."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -85,6 +86,25 @@ def test_the_same_data_twice_is_refused_whatever_its_name(shards, log, tmp_path)
     assert len(measured([copy, tmp_path / "log"], allow_repeats=True).files) == 4
     with pytest.raises(ValueError, match="no moments to merge"):
         m.merge([])
+
+
+def test_data_in_memory_count_once_and_are_told_apart_without_growing(log, tmp_path):
+    one = certirl.measure(log, basis=BASIS)
+    halves = [certirl.measure(log.where(np.arange(len(log.states)) % 2 == part), basis=BASIS) for part in (0, 1)]
+    both = halves[0] + halves[1]
+    again = m.load(both.save(tmp_path / "both"))
+    sentence = "the same data would count twice: transitions in memory; leave one out"
+    for first, second in ((one, one), (both, halves[1]), (again, both), (halves[0], again)):
+        with pytest.raises(ValueError, match=f"{sentence}$"):
+            first + second
+        with pytest.raises(ValueError, match=f"{sentence}, or write allow_repeats=True if that is meant"):
+            m.merge([first, second])
+        assert m.merge([first, second], allow_repeats=True).counts.sum() == first.counts.sum() + second.counts.sum()
+    rows = [replace(one, files=(m.File(m.IN_MEMORY, 1, f"{i:x}"),)) for i in range(2 * m.MOST_MARKS)]
+    many = m.merge(rows)
+    assert len(many.files) <= m.MOST_MARKS and sum(file.rows for file in many.files) == len(rows)
+    with pytest.raises(ValueError, match=sentence):
+        many + many
 
 
 def test_moments_of_different_make_do_not_merge(log):

@@ -42,7 +42,9 @@ def test_prints_name_actions_where_the_data_do_also_from_moments(tmp_path):
     basis = certirl.product(*[certirl.Legendre(3)] * 2)
     moments = certirl.measure(log, basis=basis)
     moments.save(tmp_path / "moments.npz")
-    for source in (log, moments, certirl.load(tmp_path / "moments.npz"), moments.leading(4, 4) + moments.leading(4, 4)):
+    mirrored = certirl.tables.read({**TABLE, "angle": -ANGLE}, domain=((-1, 1), (-1, 1)), **NAMED)
+    both = moments.leading(4, 4) + certirl.measure(mirrored, basis=basis).leading(4, 4)
+    for source in (log, moments, certirl.load(tmp_path / "moments.npz"), both):
         solution = certirl.solve(source, discount=0.5, expert="go", basis=basis.resized(3))
         assert "against brake" in str(solution) and "action 0" not in str(solution)
         assert solution.stats.coordinate_names == ("angle", "speed")

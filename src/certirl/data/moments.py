@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -28,6 +28,8 @@ from certirl.kernels.tensors import TensorSums, is_tensor, on_host
 
 # Function values below which loading compiled kernels (about a second) takes longer than they save.
 LITTLE = 8_000_000
+MOST_MARKS = 256  # of data in memory that moments tell apart
+IN_MEMORY = "transitions in memory"
 _SUMS = ("counts", "gram", "cross", "outer")
 _NAMES = ("action_names", "coordinate_names")
 
@@ -35,10 +37,10 @@ _NAMES = ("action_names", "coordinate_names")
 @archive.record
 @dataclass(frozen=True)
 class File(Record):
-    """A file whose transitions are in moments.
+    """A file, or data in memory, whose transitions are in moments.
 
     Attributes:
-        name: without its folder.
+        name: without its folder; "transitions in memory" for data from no file.
         rows: its transitions.
         fingerprint: tells its content apart from that of other files.
 
@@ -71,7 +73,7 @@ class Moments(Record):
         cross: Σ y_a xᵀ ``[A, k, k_s]``.
         outer: Σ y_a y_bᵀ ``[A, A, k, k]``; only the diagonal blocks unless paired.
         paired: every state was tried with every action, with common random numbers.
-        files: the files of the data, as far as they came from files.
+        files: the files of the data, and marks of data in memory, so that the same data cannot be added twice.
         action_names, coordinate_names: those of the data, if they have any.
 
     Example:
@@ -79,8 +81,9 @@ class Moments(Record):
         >>> moments = certirl.measure(log, basis=certirl.Legendre(3))
         >>> moments.counts.tolist(), moments.cross.shape
         ([2, 2], (2, 3, 3))
-        >>> print(moments + moments)
-        8 transitions: Legendre(3) on [0, 1], 3 columns, 2 actions
+        >>> later = certirl.Transitions([0.1, 0.9], [0, 1], [0.3, 0.7], domain=(0, 1))
+        >>> print(moments + certirl.measure(later, basis=certirl.Legendre(3)))
+        6 transitions: Legendre(3) on [0, 1], 3 columns, 2 actions
     """
 
     rows: Basis
@@ -119,6 +122,15 @@ class Moments(Record):
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             raise TypeError(f"moments add up with moments, got {shown(other)}")
+        both = self.plus(other)
+        _check_apart(self, other, can_allow=False)
+        return replace(both, files=_joined(both.files))
+
+    def plus(self, other: Moments) -> Moments:
+        """The sums of both, whose data may be parts of the same file.
+
+        :meta private:
+        """
         if (self.rows, self.columns, len(self.counts)) != (other.rows, other.columns, len(other.counts)):
             raise ValueError(
                 "moments add up only for the same bases and the same number of actions, "
@@ -209,7 +221,7 @@ def total(parts: Iterable[Moments]) -> Moments:
     """Add moments in the order given."""
     first, *rest = parts
     for moments in rest:
-        first = first + moments
+        first = first.plus(moments)
     return first
 
 
@@ -226,9 +238,10 @@ def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
     for moments in parts:  # one at a time: there may be many
         if not isinstance(moments, Moments):
             raise TypeError(f"merge takes a list of moments, got {shown(moments)} in it")
-        merged = moments if merged is None else merged + moments
-        if not allow_repeats:
-            check_repeats((file.name, file.fingerprint) for file in merged.files)
+        both = moments if merged is None else merged.plus(moments)
+        if merged is not None and not allow_repeats:
+            _check_apart(merged, moments)
+        merged = replace(both, files=_joined(both.files))
     if merged is None:
         raise ValueError("there are no moments to merge")
     return merged
@@ -273,8 +286,27 @@ def measure(
     counts: Counter[tuple[str, str]] = Counter()
     for file in moments.files:  # one for each chunk
         counts[file.name, file.fingerprint] += file.rows
+    if not counts and moments.counts.any():
+        sums = hashlib.sha256(b"".join(np.ascontiguousarray(getattr(moments, name)).tobytes() for name in _SUMS))
+        counts[IN_MEMORY, sums.hexdigest()[:16]] = int(moments.counts.sum())
     names: dict[str, Any] = {name: getattr(data, name, ()) for name in _NAMES}
     return replace(moments, files=tuple(File(name, count, mark) for (name, mark), count in counts.items()), **names)
+
+
+def _check_apart(*parts: Moments, can_allow: bool = True) -> None:
+    """Refuse moments of the same data."""
+    each = [dict.fromkeys((file.name, file.fingerprint) for file in moments.files) for moments in parts]
+    check_repeats((mark for marks in each for mark in marks), can_allow=can_allow)
+
+
+def _joined(files: tuple[File, ...]) -> tuple[File, ...]:
+    """The same with one mark in place of those of data in memory, if these are many: a stream may be added in parts."""
+    marks = [file for file in files if file.name == IN_MEMORY]
+    if len(marks) <= MOST_MARKS:
+        return files
+    every = hashlib.sha256("".join(mark.fingerprint for mark in marks).encode()).hexdigest()[:16]
+    rows = sum(mark.rows for mark in marks)
+    return (*(file for file in files if file.name != IN_MEMORY), File(IN_MEMORY, rows, every))
 
 
 def accumulate(
@@ -325,7 +357,7 @@ def _of_chunk(
 
 
 def _added(first: list[tuple[Moments, ...]], second: list[tuple[Moments, ...]]) -> list[tuple[Moments, ...]]:
-    return [tuple(map(operator.add, a, b)) for a, b in zip(first, second, strict=True)]
+    return [tuple(map(Moments.plus, a, b)) for a, b in zip(first, second, strict=True)]
 
 
 class _Sums:
