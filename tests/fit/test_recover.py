@@ -213,3 +213,17 @@ def test_rows_added_later_count_as_much():
 def test_bad_settings_are_one_sentence(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         certirl.recover(EXACT, **settings)
+
+
+def test_the_shortest_solution_is_the_shortest():
+    """SciPy 1.15 returned other points for one of a hundred small problems; pyproject.toml asks for a later one."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        rows = rng.normal(size=(rng.integers(3, 9), rng.integers(2, 8)))
+        u, weights = least_norm(rows)
+        assert (weights >= 0).all() and weights.sum() == pytest.approx(1)
+        if u is None:  # a combination of the rows vanishes
+            np.testing.assert_allclose(weights @ rows, 0.0, atol=1e-7)
+        else:  # every row is met, and with equality where it has weight: no shorter u meets them
+            assert (rows @ u).min() > 1 - 1e-7
+            np.testing.assert_allclose((rows @ u)[weights > 0], 1.0, atol=1e-7)

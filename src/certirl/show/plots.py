@@ -293,7 +293,7 @@ def arrange(pictures: Sequence[Picture], *, ax: Any = None, path: Any = None, ti
     if title and figure is not None:
         figure.suptitle(title, fontsize="medium")
     drawn = axes[0] if len(pictures) == 1 else axes[: len(pictures)]
-    return written(axes[0].get_figure(root=True), drawn, path)
+    return written(_root(axes[0]), drawn, path)
 
 
 def _places(ax: Any, pictures: Sequence[Picture], rows: int, columns: int, is_stack: bool) -> tuple[Any, Any]:
@@ -344,6 +344,11 @@ def draw(picture: Picture, ax: Any, *, is_labelled: bool = True) -> None:
     ax.set_axisbelow(True)
 
 
+def _root(ax: Any) -> Any:
+    """The whole figure of axes, which may be in a part of it; `get_figure` knows that since matplotlib 3.10."""
+    return ax.figure.figure
+
+
 def _legend(ax: Any, handles: Sequence[Any], room: int) -> None:
     """A legend below the axes, where it covers no data; each label once.
 
@@ -365,7 +370,7 @@ def _legend(ax: Any, handles: Sequence[Any], room: int) -> None:
     widths = sorted(map(len, entries))[-3:]
     lines = max((label.get_text().count("\n") for label in ax.get_xticklabels()), default=0)
     distance = (34 if ax.get_xlabel() else 6) + 10 * lines  # in points
-    below = ScaledTranslation(0, -distance / 72, ax.get_figure(root=True).dpi_scale_trans)
+    below = ScaledTranslation(0, -distance / 72, _root(ax).dpi_scale_trans)
     ax.legend(
         handles=[tuple(colours.values()) for colours in entries.values()],
         labels=list(entries),
