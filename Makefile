@@ -1,27 +1,41 @@
-# Two commands matter: `make demo` and `make test`. Each sets up what it needs in .venv first.
+# Two commands matter: `make demo` and `make test`. Each sets up what it needs in .venv first; where PYTHON names another
+# one than that of .venv, as in `make test PYTHON=python3.13`, it is made anew.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(abspath $(BIN))/python -m pytest
+# With LOWEST=1 the lowest versions that pyproject.toml allows.
+LIMITS = $(if $(LOWEST),--constraint $(VENV)/lowest.txt)
 
-.PHONY: demo test test-fast test-slow test-all test-sdist test-tour test-device docs links pictures dist lint bench figures clean
+.PHONY: demo demo-files test test-fast test-lowest test-slow test-all test-sdist test-tour test-device docs links pictures dist lint bench figures clean
+
+# Which Python a command is.
+WHICH = $(shell $(1) -c "import sys; print(*sys.version_info[:2], sep='.')" 2>/dev/null)
+ifneq ($(filter command environment,$(origin PYTHON)),)
+ifneq ($(wildcard $(BIN)/python),)
+ifneq ($(call WHICH,$(PYTHON)),$(call WHICH,$(BIN)/python))
+.PHONY: $(VENV)/created
+endif
+endif
+endif
 
 $(VENV)/created:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
 		{ echo "certirl needs Python 3.11 or newer; name one by make PYTHON=python3.12 …"; exit 1; }
-	@echo "Creating $(VENV) …"
-	@$(PYTHON) -m venv $(VENV)
+	@echo "Creating $(VENV) with Python $(call WHICH,$(PYTHON)) …"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(if $(LOWEST),$(BIN)/python tests/lowest.py > $(VENV)/lowest.txt)
 	@touch $@
 
 $(VENV)/demo: pyproject.toml $(VENV)/created
 	@echo "Installing certirl and matplotlib …"
-	@$(INSTALL) --editable ".[plot]"
+	@$(INSTALL) $(LIMITS) --editable ".[plot]"
 	@touch $@
 
 $(VENV)/test: pyproject.toml $(VENV)/created
 	@echo "Installing certirl, its optional packages, pytest, ruff and mypy …"
-	@$(INSTALL) --editable ".[test]"
+	@$(INSTALL) $(LIMITS) --editable ".[test]"
 	@touch $@
 
 $(VENV)/docs: pyproject.toml $(VENV)/created
@@ -31,6 +45,14 @@ $(VENV)/docs: pyproject.toml $(VENV)/created
 
 demo: $(VENV)/demo
 	$(BIN)/certirl demo
+
+# What the demo writes is read by every command that reads files.
+demo-files: demo
+	@mkdir -p build
+	$(BIN)/certirl show certirl-demo.npz
+	$(BIN)/certirl check certirl-demo.npz
+	$(BIN)/certirl report certirl-demo.npz -o build/demo.html
+	$(BIN)/certirl export certirl-demo.npz -o build/demo.py
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .
@@ -49,6 +71,10 @@ test: $(VENV)/test
 
 test-fast: $(VENV)/test
 	$(PYTEST) -n auto --dist worksteal -m "not slow"
+
+# The fast tests with the lowest versions that pyproject.toml allows; they are there for Python 3.11.
+test-lowest:
+	@$(MAKE) --no-print-directory VENV=.venv-lowest LOWEST=1 demo-files test-fast
 
 # The tests that `make test` leaves out.
 test-slow: $(VENV)/test
@@ -109,4 +135,4 @@ bench: $(VENV)/test
 	$(BIN)/python benchmarks/certify_time.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-lowest build dist .pytest_cache .mypy_cache .ruff_cache
