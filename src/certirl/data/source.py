@@ -472,23 +472,30 @@ def learn_terminal_boxes(states: Array, terminal: NDArray[np.bool_]) -> Terminal
     fold, predicted, truth = np.arange(len(states)) % FOLDS, np.zeros(0, dtype=bool), np.zeros(0, dtype=bool)
     for number in range(FOLDS):  # a log may have few terminal states: then each is held out once
         held_out = fold == number
-        trial = TerminalBoxes(_boxes(states[~held_out], terminal[~held_out]), 0.0, 0.0, 0)
+        trial = TerminalBoxes(boxes_of(states[~held_out], terminal[~held_out]), 0.0, 0.0, 0)
         predicted = np.concatenate([predicted, trial(states[held_out])])
         truth = np.concatenate([truth, terminal[held_out]])
         if truth.sum() >= ENOUGH:
             break
     missed, mistaken = (float(e.mean()) if e.size else 0.0 for e in (~predicted[truth], predicted[~truth]))
-    return TerminalBoxes(_boxes(states, terminal), missed, mistaken, len(states))
+    return TerminalBoxes(boxes_of(states, terminal), missed, mistaken, len(states))
 
 
-def _boxes(states: Array, terminal: NDArray[np.bool_]) -> Array:
-    """The boxes of terminal states, by splits where both sides are purest (Gini)."""
+def boxes_of(states: Array, marked: NDArray[np.bool_], *, deepest: int = DEEPEST, fewest: int = FEWEST) -> Array:
+    """Boxes in which most states are marked ``[b, 2, d]``, by splits where both sides are purest (Gini).
+
+    Args:
+        states: ``[n, d]``.
+        marked: ``[n]``.
+        deepest: splits one below the other, at most.
+        fewest: states on either side of a split.
+    """
     d = states.shape[1]
     boxes: list[Array] = []
 
     def split(rows: NDArray[np.bool_], box: Array, depth: int) -> None:
-        share = terminal[rows].mean() if rows.any() else 0.0
-        cut = _best_cut(states[rows], terminal[rows]) if 0 < share < 1 and depth else None
+        share = marked[rows].mean() if rows.any() else 0.0
+        cut = _best_cut(states[rows], marked[rows], fewest) if 0 < share < 1 and depth else None
         if cut is None:
             boxes.extend([box] if share > 0.5 else [])
             return
@@ -498,11 +505,11 @@ def _boxes(states: Array, terminal: NDArray[np.bool_]) -> Array:
             smaller[end, axis] = place
             split(rows & side, smaller, depth - 1)
 
-    split(np.ones(len(states), dtype=bool), np.stack([np.full(d, -np.inf), np.full(d, np.inf)]), DEEPEST)
+    split(np.ones(len(states), dtype=bool), np.stack([np.full(d, -np.inf), np.full(d, np.inf)]), deepest)
     return np.array(boxes).reshape(-1, 2, d)
 
 
-def _best_cut(states: Array, terminal: NDArray[np.bool_]) -> tuple[int, float] | None:
+def _best_cut(states: Array, terminal: NDArray[np.bool_], fewest: int) -> tuple[int, float] | None:
     """Coordinate and place of the cut with the largest gain; None if none gains."""
     n, total, best = len(states), int(terminal.sum()), (0.0, 0, 0.0)
     left = np.arange(1, n)
@@ -512,7 +519,7 @@ def _best_cut(states: Array, terminal: NDArray[np.bool_]) -> tuple[int, float] |
         along, hits = states[order, axis], np.cumsum(terminal[order])[:-1]
         impurity = hits * (left - hits) / left + (total - hits) * (right - total + hits) / right
         gain = total * (n - total) / n - impurity
-        gain[(along[1:] == along[:-1]) | (left < FEWEST) | (right < FEWEST)] = 0.0
+        gain[(along[1:] == along[:-1]) | (left < fewest) | (right < fewest)] = 0.0
         at = int(gain.argmax())
         if gain[at] > best[0] * (1 + 1e-9):
             best = (float(gain[at]), axis, float((along[at] + along[at + 1]) / 2))

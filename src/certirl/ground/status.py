@@ -46,13 +46,12 @@ class Finding(Record):
 
 
 def weakest(findings: Iterable[Finding]) -> Finding:
-    """The status that all findings allow, and the sentences of those that allow no more."""
+    """The first of the findings that allow least: its status is the answer's, its cause and cure are the first line."""
     every = tuple(findings)
     unknown = [finding.status for finding in every if finding.status not in STATUSES]
     if unknown or not every:
         raise ValueError(f"a status must be one of {', '.join(STATUSES)}, got {', '.join(unknown) or 'none'}")
-    least = min((finding.status for finding in every), key=STATUSES.index)
-    return Finding(least, "; ".join(finding.sentence for finding in every if finding.status == least))
+    return min(every, key=lambda finding: STATUSES.index(finding.status))
 
 
 class Reason(Enum):
@@ -188,6 +187,36 @@ class Reason(Enum):
         "undetermined",
         PLANNED[1] + ", so that R does not explain it",
         "try fewer or other functions of V, or more samples",
+    )
+    REACHES_THE_SAME = "validated", "its episodes have the same ends as the expert's"
+    REACHES_AVOIDED = (
+        "solved",
+        "planning on R alone reaches ends that the expert avoids in {plan:.1%} of {episodes:,} episodes, the expert in "
+        "{expert:.1%}; validated means at most {limit:.0%} more",
+        "use more samples or other functions; print(solution.stats) names these ends",
+    )
+    TOO_FEW_EPISODES = (
+        "solved",
+        "planning on R alone reaches ends that the expert avoids in {plan:.1%} of {episodes:,} episodes, the expert in "
+        "{expert:.1%}, which may be up to {most:.1%} more (95%) and validated means at most {limit:.0%}",
+        "allow more trials",
+    )
+    REACHES_NO_END = (
+        "solved",
+        "planning on R alone reaches no end within {steps} steps in {plan:.1%} of {episodes:,} episodes, the expert in "
+        "{expert:.1%}; validated means at most {limit:.0%} more",
+        "use more samples or other functions",
+    )
+    EARNS_LESS = (
+        "solved",
+        "by the simulator's own reward the plan on R alone earns less than the expert, by at least {loss:.1%} of what "
+        "random actions lose; validated means at most {limit:.0%}",
+        "use more samples or other functions",
+    )
+    NOT_FOLLOWED = (
+        "solved",
+        "{trials:,} trials are too few to follow the plan on R alone to the ends of its episodes",
+        "allow {needed:,} trials",
     )
     NOT_PLANNED = "solved", "planning on R alone was not tried: {why}"
     NO_MODEL = (

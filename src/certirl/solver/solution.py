@@ -21,6 +21,7 @@ from certirl.data.transitions import action_in_words, counted
 from certirl.fit.action_values import Choices
 from certirl.fit.bellman import FORMS, Bellman, Operators, alternatives_of
 from certirl.fit.effects import error_in_words
+from certirl.fit.ends import Reached
 from certirl.fit.features import FeaturePath
 from certirl.fit.recover import OBJECTIVES, Recovery, alike, joined
 from certirl.fit.witness import Witness, place_of
@@ -256,6 +257,7 @@ class Diagnostics(Record):
             coarse to be the best one), as a share of what acting at
             random loses (see `planning.Comparison`).
         planned_loss: the plan's loss against the expert, measured by V, in the same unit.
+        reached: the ends of episodes of the plan on R alone and of the expert, from the same states.
         terminal: the terminal states in boxes, learned from marked ones or from asking the simulator.
         periodic: coordinates that are periodic.
         assumption: what must be believed of the expert.
@@ -304,6 +306,7 @@ class Diagnostics(Record):
     planned_share: Share | None = None
     planned_regret: float | None = None
     planned_loss: float | None = None
+    reached: Reached | None = None
     terminal: TerminalBoxes | None = None
     periodic: tuple[int, ...] = ()
     assumption: str = ""
@@ -362,6 +365,8 @@ class Diagnostics(Record):
             lines["outside tube"] = f"V prefers the expert's action at {self.outside_share}"
         if not isnan(self.model_error) and not self.all_alike:
             lines["planning"] = self._planned()
+        if self.reached is not None:
+            lines["ends"] = str(self.reached)
         if self.terminal is not None:
             lines["terminal"] = self._terminated(self.terminal)
         if self.independence:
@@ -514,8 +519,8 @@ class Solution(Record):
 
     @property
     def reason(self) -> str:
-        """The causes of the status in a sentence, and what to change."""
-        return self._weakest.cause
+        """The cause of the status in a sentence, and what to change; the print names further causes below."""
+        return self._weakest.sentence
 
     def noted(self, finding: Finding) -> Solution:
         """The same with one more finding, named first, which does not change the status.
@@ -801,6 +806,7 @@ class Solution(Record):
         checks = (texts.get("independence"), self._slack_used(), texts.get("program"))
         assumed = proof.assumptions if proof is not None and (is_proved or not self._by_value) else ()
         return {
+            "also": [finding.sentence for finding in self._also],
             "reward": [self._reward_line()],
             "parts": [self._contributions()] if len(self.components) > 1 and self.reward is not None else [],
             "expert": [
@@ -810,6 +816,7 @@ class Solution(Record):
             "margin": [claimed.get("margin") or self._margin_line()],
             "tube": tube,
             "planning": [trials.get("planning")] if self.witness is None else [],
+            "ends": [trials.get("ends")] if self.witness is None else [],
             "witness": [self._conflict()],
             "proof": [self._refuted()],
             "data": [self._data_line(), *(self.stats.log_notes if proof is None else ())],
@@ -818,6 +825,17 @@ class Solution(Record):
             "terminal": [trials.get("terminal"), self._replaced],
             "assumed": assumed or [texts.get("assumed")],
         }
+
+    @property
+    def _also(self) -> list[Finding]:
+        """The findings that allow no more than the one of the first line, where that is one of a trial."""
+        first = self.findings[0] if self._is_unproved else self._weakest
+        same = [finding for finding in self.findings if finding.status == self.status and finding is not first]
+        return same if self._by_value and self.status in ("undetermined", "solved", "validated") else []
+
+    @property
+    def _is_unproved(self) -> bool:
+        return self.status == "validated" and self.certificate is not None
 
     def _action(self, action: int) -> str:
         return action_in_words(action, self.stats.action_names)
@@ -841,8 +859,7 @@ class Solution(Record):
         if self.status == "infeasible":
             return f"Infeasible: no reward in this class explains {who} under the {origin} dynamics"
         more = {"solved": ", not validated", "validated": ", not certified"}.get(self.status, "")
-        is_unproved = self.status == "validated" and self.certificate is not None  # then trials are named below
-        return f"{self.status.capitalize()}{more}: {self.findings[0].sentence if is_unproved else self.reason}"
+        return f"{self.status.capitalize()}{more}: {self.findings[0].sentence if self._is_unproved else self.reason}"
 
     def _reward_line(self) -> str:
         if self.reward is None and self._by_value:

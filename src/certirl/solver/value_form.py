@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.coverage import coverage
-from certirl.data.policy import Policy, simulate
+from certirl.data.policy import Policy, as_policy, simulate
+from certirl.data.simulator import terminal_of
 from certirl.data.source import Pool, Source
-from certirl.environments.planning import FINE, compare, obstacle
+from certirl.environments.planning import FINE, Plan, compare, obstacle
 from certirl.fit.action_values import (
+    RARELY,
     LiftedFit,
     action_values,
     avoids_termination,
@@ -40,6 +42,7 @@ from certirl.fit.effects import (
     next_states,
     value_basis,
 )
+from certirl.fit.ends import FEWEST_STEPS, PAIRS, Reached, avoided_ends, compare_ends, first_episodes
 from certirl.fit.features import MARGIN, FeaturePath, Preference, cost_differences, feature_path
 from certirl.fit.rewards import JudgedStates, effects_at, judged_states, read_reward
 from certirl.fit.value_program import (
@@ -85,6 +88,7 @@ FRESH = 5_000  # states on which a reward is tried
 PREFERRED = 0.9  # share of the fresh states outside the tube, lower end of its interval: validated from here on
 GAP = 0.02  # between planning on R alone and the expert, in units of what acting at random loses: validated up to here
 UNUSABLE = 0.3  # the same: from here on nothing is called solved
+FOLLOWED = 2  # one row of as many trials is of an episode that is followed to its end
 COARSE = 0.1  # the same, by which the plan on R is worse than the expert under R: from here on it judges nothing
 MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid, in all and along one coordinate
 STATES_PER_POINT = 1.5
@@ -327,9 +331,39 @@ def try_out(
     everywhere, away = Share(int(good.sum()), len(states)), Share(int(good[outside].sum()), int(outside.sum()))
     # V is positive at states that are not terminal: where every action terminates there is nothing to agree on.
     judged = None if solution.stats.continuation is None else ahead.max(axis=0) > 0
-    planned, finding = _planned(solution, simulator, policy, states, judged=judged)
+    asked: dict[str, Any] = {"rows": trials // FOLLOWED, "discount": solution.discount, "rng": rng}
+    starts = first_episodes(simulator, policy, states, **asked)
+    groups = (states,) if starts is None or not len(starts.own) else (states, starts.own)
+    planned, finding, best = _planned(solution, simulator, policy, groups, judged=judged)
+    findings = [finding, *_before_trials(solution), _of_fresh_states(away)]
+    if starts is not None and best is not None:
+        followed = as_policy(best, best.n_actions)
+        stats, avoided = solution.stats, None
+        if stats.continuation is not None or (stats.termination is not None and stats.termination[1] > RARELY):
+            avoided = avoided_ends(starts.expert, starts.random)
+        reached = compare_ends(simulator, followed, starts, avoided, **asked)
+        findings.insert(1, _of_ends(reached))
+        planned = replace(planned, stats=replace(planned.stats, reached=reached))
+    elif best is not None and terminal_of(simulator) is not None:
+        findings.insert(1, Reason.NOT_FOLLOWED.finding(trials=trials, needed=FOLLOWED * PAIRS * FEWEST_STEPS))
     stats = replace(planned.stats, greedy_share=everywhere, outside_share=away)
-    return replace(planned, stats=stats).judged(finding, *_before_trials(solution), _of_fresh_states(away))
+    return replace(planned, stats=stats).judged(*findings)
+
+
+def _of_ends(reached: Reached) -> Finding:
+    """What the ends of the plan's episodes, their steps and their returns allow."""
+    shares = {"plan": reached.plan / reached.episodes, "expert": reached.expert / reached.episodes}
+    numbers: dict[str, Any] = {"episodes": reached.episodes, "limit": GAP, **shares}
+    if reached.avoided and reached.excess > GAP:
+        return Reason.REACHES_AVOIDED.finding(**numbers)
+    if reached.avoided and reached.most > GAP:
+        return Reason.TOO_FEW_EPISODES.finding(most=reached.most, **numbers)
+    if reached.idle > GAP:
+        left = [count / reached.episodes for count in reached.unfinished]
+        return Reason.REACHES_NO_END.finding(steps=reached.steps, **numbers | {"plan": left[0], "expert": left[1]})
+    if reached.loss > GAP:
+        return Reason.EARNS_LESS.finding(loss=reached.loss, **numbers)
+    return Reason.REACHES_THE_SAME.finding(**numbers)
 
 
 def _before_trials(solution: Solution) -> list[Finding]:
@@ -350,20 +384,20 @@ def _planned(
     solution: Solution,
     simulator: Any,
     policy: Policy,
-    states: Array,
+    groups: Sequence[Array],
     *,
     judged: NDArray[np.bool_] | None = None,
     in_model: bool = False,
     decisive: bool = True,
-) -> tuple[Solution, Finding]:
-    """Plan on R alone, in a simulator or in the model of a log: the solution with the outcome, and a finding.
+) -> tuple[Solution, Finding, Plan | None]:
+    """Plan on R alone, in a simulator or in the model of a log: the solution with the outcome, a finding, the plan.
 
     Args:
         solution: with R and V.
         simulator: to plan in.
         policy: the expert.
-        states: at which the plan is compared with the expert ``[n, d]``.
-        judged: which of them count ``[n]``; all if left out.
+        groups: states from which plan and expert are compared ``[n, d]``; the group with the largest gap counts.
+        judged: which of the first group's count for agreement ``[n]``; all if left out.
         in_model: the simulator is the next-state model of a log.
         decisive: a failure is one of R, and not of the simulator.
     """
@@ -371,11 +405,11 @@ def _planned(
     if solution.reward is not None and solution.reward.of_actions and len(solution.domain) > FINE:
         why = f"a reward of actions is compared up to {FINE} coordinates"
     if why is not None:
-        return solution, Reason.NOT_PLANNED.finding(why=why)
+        return solution, Reason.NOT_PLANNED.finding(why=why), None
     assert solution.reward is not None and solution.value is not None
     asked: dict[str, Any] = {"discount": solution.discount, "judged": judged}
     asked["rollouts"] = in_model and not solution.reward.of_actions
-    comparison = compare(simulator, solution.reward, solution.value, policy, states, **asked)
+    comparison, best = compare(simulator, solution.reward, solution.value, policy, groups, **asked)
     regret, loss = comparison.shares
     gap = max(regret, loss)
     reason = Reason.PLANNED_IN_MODEL if in_model else Reason.PLANNED_AWAY if gap > GAP else Reason.PLANNED
@@ -388,7 +422,7 @@ def _planned(
     model = ", in the model of the next state," if in_model else ""
     share = Share(comparison.agreed, comparison.judged, "states of the log" if in_model else "fresh states")
     stats = replace(solution.stats, planned_share=share, planned_regret=regret, planned_loss=loss)
-    return replace(solution, stats=stats), reason.finding(model=model, gap=gap, most=GAP)
+    return replace(solution, stats=stats), reason.finding(model=model, gap=gap, most=GAP), best
 
 
 def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) -> Solution:
@@ -411,10 +445,11 @@ def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) ->
             why = f"the expert stays within the data from only {staying}"
             return solution.judged(Reason.NOT_PLANNED.finding(why=why), *findings)
         states = states[stays]
-    planned, finding = _planned(
-        solution, model.next_states, policy, states, in_model=True, decisive=model.by_next_states
+    planned, finding, _ = _planned(
+        solution, model.next_states, policy, (states,), in_model=True, decisive=model.by_next_states
     )
-    return planned.judged(finding, *findings)
+    near = max(planned.stats.planned_regret or 0.0, planned.stats.planned_loss or 0.0) <= GAP
+    return planned.judged(*(*findings, finding) if near else (finding, *findings))
 
 
 def _stays(
