@@ -806,7 +806,7 @@ def test_copied_demonstrations_are_held_out_together():
         (lambda log, m: certirl.coverage(log, cells=2.5), "cells must be a whole number"),
         (lambda log, m: certirl.coverage(log, cells=10**9), "10,000,000 are the most: pass fewer cells"),
         (lambda log, m: certirl.coverage(log, basis="x"), "basis must be a basis such as"),
-        (lambda log, m: certirl.coverage(log, periodic=(3,)), "periodic must be a tuple of coordinates"),
+        (lambda log, m: replace(log, periodic=(3,)), "periodic must be a tuple of coordinates"),
         (lambda log, m: certirl.independent(log, [[0]], level="x"), "level must be a number strictly"),
         (lambda log, m: certirl.independent(log, [[0]], samples="x"), "samples must be a whole number"),
     ],

@@ -7,8 +7,11 @@ import pickle
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
@@ -17,6 +20,7 @@ import pytest
 import certirl
 from certirl.data import tables
 from certirl.data.formats import _Parquet
+from certirl.data.transitions import concatenate
 from certirl.ground import unpacking
 from sizes import sizes
 
@@ -614,3 +618,60 @@ def test_memory_does_not_grow_with_the_data(tmp_path, groups, kind):
         done = subprocess.run([sys.executable, "-c", PEAK, str(file)], capture_output=True, text=True, check=True)
         peaks.append(int(done.stdout) / 1024)
     assert peaks[1] - peaks[0] < 20, f"peak memory in MB: {peaks}"  # the larger table takes 48 MB, as text even more
+
+
+def turns(n=1500, seed=0):
+    """Steps on a circle of 360 degrees, beyond both ends of which the table goes on counting."""
+    rng = np.random.default_rng(seed)
+    angle, action = rng.uniform(-90, 450, n), rng.integers(2, size=n)
+    return {"state": angle, "action": action, "next_state": angle + np.where(action, 20, -20) + rng.normal(size=n)}
+
+
+@pytest.mark.parametrize(
+    "kind", ["mapping", "pandas", "polars", "csv", "npz", "parquet", "episodes", "arrays", "stream"]
+)
+def test_every_reader_remembers_periodic_coordinates(kind, tmp_path):
+    table, asked = turns(60), {"domain": (0, 360), "periodic": (0,)}
+    frame = pd.DataFrame(table)
+    if kind == "episodes":
+        pairs = zip(table["state"], table["next_state"], table["action"], strict=True)
+        log = certirl.from_episodes([([start, end], [action]) for start, end, action in pairs], **asked)
+    elif kind == "arrays":
+        log = certirl.Transitions(table["state"], table["action"], table["next_state"], **asked)
+    else:
+        path = tmp_path / f"log.{kind}"
+        write = {"csv": lambda: frame.to_csv(path), "npz": lambda: np.savez(path, **table)}
+        write |= {"parquet": lambda: frame.to_parquet(path)}
+        write.get(kind, lambda: None)()
+        source = {"mapping": table, "stream": table, "pandas": frame, "polars": pl.DataFrame(table)}.get(kind, path)
+        if kind == "stream":
+            assert certirl.tables.stream(source, **asked).periodic == (0,)
+            return
+        log = certirl.tables.read(source, **asked)
+    assert log.periodic == (0,) and "on [0, 360], periodic in coordinate 0" in str(log)
+    assert np.allclose(log.states[:, 0], table["state"] % 360)
+    parts = [log.where(log.actions == action) for action in range(2)]
+    assert concatenate(parts).periodic == parts[0].periodic == (0,)
+    with pytest.raises(ValueError, match="joined only on the same domain"):
+        concatenate([log, replace(log, periodic=())])
+
+
+def test_an_answer_from_a_periodic_log_is_periodic_and_stays_so_in_a_file(tmp_path):
+    log = certirl.tables.read(turns(), domain=(0, 360), periodic=(0,))
+    solution = certirl.solve(log, discount=0.9, expert=lambda s: (s[:, 0] < 180).astype(int))
+    solution.save(tmp_path / "turns.npz")
+    for each in (solution, certirl.load(tmp_path / "turns.npz")):
+        assert each.stats.periodic == (0,) and "periodic in coordinate 0" in str(each)
+        for function in (each.value, each.reward):
+            start, end = function([0.0, 360.0])
+            assert start == pytest.approx(end, abs=1e-9)
+        assert each.greedy([10.0]) == each.greedy([370.0])
+    assert certirl.coverage(log).basis.periodic_axes == (0,)
+    assert certirl.solve(log, discount=0.9, expert=0).basis.periodic_axes == (0,)
+
+
+def test_a_periodic_coordinate_needs_a_period():
+    with pytest.raises(ValueError, match="a periodic coordinate needs a domain"):
+        certirl.Transitions([0.0, 1.0], [0, 1], [1.0, 0.0], periodic=(0,))
+    with pytest.raises(ValueError, match="transitions name their periodic coordinates"):
+        certirl.policy_from(certirl.tables.read(turns(), domain=(0, 360), periodic=(0,)), periodic=(0,))

@@ -28,7 +28,7 @@ def cover(options: argparse.Namespace) -> Answer:
     check_outputs(options, find_tables(options.data))
     log = inputs.read_log(options)
     basis = inputs.basis_of(options, len(log.domain))
-    covered = coverage(log, basis=basis, periodic=tuple(options.periodic))
+    covered = coverage(log, basis=basis)
     deliver(covered, options, [covered], draw=lambda path: plots.coverage(covered, path=path))
     return Answer(covered)
 

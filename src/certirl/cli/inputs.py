@@ -23,7 +23,6 @@ from certirl.data.formats import Columns, find_tables, in_table, names_file, ope
 from certirl.data.source import Source, as_source
 from certirl.data.tables import Names, read, read_demonstrations, recognise
 from certirl.data.transitions import Transitions
-from certirl.fit.effects import value_basis
 from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier, product
 from certirl.functions.reward import Reward
 from certirl.ground import archive, doors
@@ -123,13 +122,9 @@ def solved(options: argparse.Namespace, where: Any) -> Solution:
     source = source_of(options)
     rng = 0 if options.seed is None and source.log is None else seed
     expert = expert.known_to(source.action_names)
-    if expert.action is None:
-        policy = policy_of(expert, source, options)
-        return solve(_given(source), expert=policy, basis=_value_functions(options, source), rng=rng, **asked)
+    known = policy_of(expert, source, options) if expert.action is None else expert.action
     basis = basis_of(options, len(source.domain), source.periodic)
-    if options.periodic and basis is None:
-        raise ValueError("--periodic needs --basis with an expert who always takes one action, say --basis legendre")
-    return solve(_given(source), expert=expert.action, basis=basis, rng=rng, **asked)
+    return solve(_given(source), expert=known, basis=basis, rng=rng, **asked)
 
 
 def certified(options: argparse.Namespace, where: Any) -> Certificate:
@@ -415,8 +410,8 @@ def policy_of(expert: Expert, source: Source, options: argparse.Namespace) -> An
         return expert.function
     if expert.file is None:
         assert source.log is not None
-        _check_alternatives(source.log, options.periodic)
-        return policy_from(source.log, periodic=options.periodic, errors=options.errors)
+        _check_alternatives(source.log)
+        return policy_from(source.log, errors=options.errors)
     names = {"actions": source.action_names or None, **names_of(options)}
     (states, actions, episodes), _ = read_demonstrations(expert.file, **names)
     try:
@@ -424,23 +419,15 @@ def policy_of(expert: Expert, source: Source, options: argparse.Namespace) -> An
             those = "the log" if source.log is not None else "the simulator"
             raise ValueError(f"states have {states.shape[1]} coordinates, those of {those} {len(source.domain)}")
         settings: dict[str, Any] = {"domain": source.domain, "n_actions": source.n_actions}
-        periodic = [*options.periodic, *source.periodic]
-        return policy_from(states, actions, episodes=episodes, errors=options.errors, periodic=periodic, **settings)
+        settings |= {"periodic": source.periodic, "errors": options.errors}
+        return policy_from(states, actions, episodes=episodes, **settings)
     except ValueError as problem:
         raise ValueError(f"{expert.file}: {problem}") from None
 
 
-def _value_functions(options: argparse.Namespace, source: Source) -> Basis | None:
-    """The functions of V that were asked for, or the usual ones for periodic coordinates of a log."""
-    basis = basis_of(options, len(source.domain), source.periodic)
-    if basis is not None or not options.periodic or source.log is None:
-        return basis
-    return value_basis(source.domain, tuple(options.periodic), states=source.log.states)
-
-
-def _check_alternatives(log: Transitions, periodic: Sequence[int]) -> None:
+def _check_alternatives(log: Transitions) -> None:
     """Refuse a log of the expert in which other actions were hardly ever tried."""
-    covered = coverage(log, periodic=tuple(periodic))
+    covered = coverage(log)
     if covered.never_taken:
         missing = ", ".join(map(covered.in_words, covered.never_taken))
         raise ValueError(

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.data.tables import as_log
 from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import MOST_COLUMNS, Basis, Fourier, Legendre, as_basis, product
-from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, even_mesh, mesh, number_of
+from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, mesh, number_of
 from certirl.ground.doors import as_count
 from certirl.ground.records import Record
 
@@ -186,15 +186,14 @@ def coverage(
     *,
     basis: Basis | None = None,
     cells: int | None = None,
-    periodic: tuple[int, ...] = (),
 ) -> Coverage:
     """Find where in the state space a log, from any behaviour, can support a statement.
 
     Args:
         transitions: the log, or a table as in `certirl.tables.read`.
-        basis: the functions of the state to be distinguished; moderate ones for the number of coordinates if left out.
+        basis: the functions of the state to be distinguished; moderate ones for the number of coordinates if left out,
+            with frequencies for periodic coordinates of the log.
         cells: along each coordinate, for counting.
-        periodic: periodic coordinates, for the basis that is used if none is given.
 
     Example:
         >>> states = np.random.default_rng(0).uniform(0, 5, 1000)
@@ -207,8 +206,9 @@ def coverage(
     if not isinstance(transitions, Transitions):
         raise TypeError(f"coverage is about logged Transitions, got {type(transitions).__name__}")
     domain = transitions.domain
-    d, axes = len(domain), as_axes(periodic, len(domain))
-    basis = _moderate(d, axes).on(domain) if basis is None else as_basis(basis, domain, most=MOST_COLUMNS)
+    d = len(domain)
+    chosen = _moderate(d, transitions.periodic) if basis is None else basis
+    basis = as_basis(chosen, domain, most=MOST_COLUMNS)
     usual = CELLS.get(d, max(int(USUAL_CELLS ** (1 / d)), 2))
     along = usual if cells is None else as_count(cells, "cells", least=2)
     if (count := along**d) > MOST_CELLS:

@@ -119,7 +119,7 @@ def policy_from(
         episodes: the number of the episode of each demonstration ``[n]``: whole episodes are then held out, since the
             states of one are no independent tests. Left out, demonstrations at one and the same state stay together.
         domain: its widths are the units of distances; that of the data if left out.
-        periodic: periodic coordinates.
+        periodic: periodic coordinates; transitions name their own.
         neighbours: how many vote; chosen among 1, 3, 9 and 27 by leaving one out of the fitted part, if left out.
         held_out: the share to count errors on.
         errors: the share of the demonstrated actions that may be mistakes, at most 0.3. Before the policy is fitted,
@@ -135,7 +135,9 @@ def policy_from(
         ([0, 1], 80, True)
     """
     data = _checked(states, actions, episodes, domain, n_actions, columns)
-    axes = as_axes(periodic, len(data.domain))
+    if isinstance(states, Transitions) and len(periodic):
+        raise ValueError("transitions name their periodic coordinates: write Transitions(…, periodic=…)")
+    axes = states.periodic if isinstance(states, Transitions) else as_axes(periodic, len(data.domain))
     if axes and domain is None and not isinstance(states, Transitions):
         raise ValueError(f"{setting('periodic')} needs a domain: write {setting('domain', '(low, high)')}")
     test = _held_out(data, held_out, as_generator(rng, "policy_from"))

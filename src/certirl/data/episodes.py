@@ -243,7 +243,7 @@ def from_episodes(
         actions: what is behind actions 0, 1, …: their names; or numbers, if the log holds controls, each of which is
             taken for the nearest one.
         state: a function from observations ``[n, m]`` to states ``[n, d]``, if they differ.
-        periodic: periodic coordinates, which are mapped into the domain.
+        periodic: periodic coordinates, which are mapped into the domain; the transitions remember them.
         outside: what to do with states outside the domain: "refuse" with an account of them, "clip" to its edge, or
             "drop" their transitions; the last two are noted.
         absorb: add rows that lead from each terminal state to itself, one for every action.
@@ -318,6 +318,7 @@ class Conversion(Record):
             n_actions=self.n_actions,  # type: ignore[arg-type]
             terminal=steps.terminal,
             episodes=steps.episodes,
+            periodic=self.periodic,
             action_names=self.action_names,
             coordinate_names=() if self.state is not None else coordinate_names,
             notes=steps.notes,

@@ -162,7 +162,7 @@ def _terminal_states(terminal: Callable[[Any], Any], device: Any, states: Any) -
 
 
 def periodic_of(simulator: Any) -> tuple[int, ...]:
-    """The periodic coordinates of a simulator, by its attribute ``periodic``."""
+    """The periodic coordinates of a simulator or a log, by its attribute ``periodic``."""
     axes = getattr(simulator, "periodic", None)
     return () if axes is None else as_axes(axes, len(as_domain(simulator.domain)), name="the simulator's periodic")
 
@@ -392,6 +392,7 @@ class Draws(Stream):
             domain=domain,
             n_actions=n_actions,
             paired=self.paired,
+            periodic=periodic_of(self.simulator),
             action_names=getattr(self.simulator, "action_names", ()),
             coordinate_names=getattr(self.simulator, "coordinate_names", ()),
         )

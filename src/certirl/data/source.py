@@ -102,7 +102,7 @@ class Source(Record):
 
     @property
     def periodic(self) -> tuple[int, ...]:
-        """The periodic coordinates that a simulator names; none for a log."""
+        """The periodic coordinates that a simulator or a log names."""
         return periodic_of(self._any)
 
     @property

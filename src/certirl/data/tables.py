@@ -436,6 +436,11 @@ class TableStream(Stream):
         return self.conversion.n_actions
 
     @property
+    def periodic(self) -> tuple[int, ...]:
+        """The periodic coordinates."""
+        return self.conversion.periodic
+
+    @property
     def action_names(self) -> tuple[str, ...]:
         """The names of the actions; empty if they have none."""
         return self.conversion.action_names

@@ -17,6 +17,7 @@ from certirl.ground.domain import (
     Array,
     Domain,
     as_actions,
+    as_axes,
     as_domain,
     as_n_actions,
     as_rows,
@@ -26,6 +27,7 @@ from certirl.ground.domain import (
     count_actions,
     describe,
     number_of,
+    wrapped,
 )
 from certirl.ground.doors import as_array, as_flag, as_flags, as_listed, as_text, shown
 from certirl.ground.records import Record, freeze
@@ -143,6 +145,7 @@ class Transitions(Stream):
             for rows that are copies of others, which it refuses, and for rows that continue others, which it takes in
             the order of time. True: they are, whatever the rows look like. False: they depend on each other and are in
             the order of time; a certificate can rest on them, a refutation cannot.
+        periodic: the periodic coordinates, whose period is the width of the domain; their values are mapped into it.
         action_names: the name of each action, for prints and pictures; empty if they have none.
         coordinate_names: the name of each coordinate of the state, for pictures; those of the columns if ``states`` is
             a data frame, else empty if left out.
@@ -166,6 +169,7 @@ class Transitions(Stream):
     terminal: NDArray[np.bool_] | None = field(default=None, kw_only=True)
     episodes: NDArray[np.intp] | None = field(default=None, kw_only=True)
     independent: bool | None = field(default=None, kw_only=True)
+    periodic: tuple[int, ...] = field(default=(), kw_only=True)
     action_names: tuple[str, ...] = field(default=(), kw_only=True)
     coordinate_names: tuple[str, ...] = field(default=(), kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
@@ -183,8 +187,12 @@ class Transitions(Stream):
         _check_lengths(states, actions, next_states)
         if dimension == 0:
             raise ValueError(f"states need at least one coordinate, got shape {list(states.shape)}")
+        periodic = tuple(sorted({*as_axes(self.periodic, dimension)}))
+        if periodic and self.domain is None:
+            raise ValueError("a periodic coordinate needs a domain, whose width is its period: write domain=…")
         domain = bounding_box(states, next_states) if self.domain is None else as_domain(self.domain)
         check_coordinates(dimension, domain)
+        states, next_states = (wrapped(rows, domain, periodic) for rows in (states, next_states))
         terminal = None if self.terminal is None else as_flags(self.terminal, len(states), "terminal")
         episodes = None if self.episodes is None else _as_episode_numbers(self.episodes, len(states))
         n_actions = count_actions(actions) if declared is None else declared
@@ -202,6 +210,7 @@ class Transitions(Stream):
             terminal=terminal,
             episodes=episodes,
             independent=None if self.independent is None else as_flag(self.independent, "independent"),
+            periodic=periodic,
             action_names=as_names(self.action_names, n_actions, "actions"),
             coordinate_names=as_names(self.coordinate_names or _columns_of(self.states), dimension, "coordinates"),
             notes=_as_notes(self.notes),
@@ -223,7 +232,9 @@ class Transitions(Stream):
     def __str__(self) -> str:
         names = [f"{name} " for name in self.action_names] or [""] * self.n_actions
         counts = ", ".join(f"{name}{count:,}" for name, count in zip(names, self.counts, strict=True))
-        line = f"{number_of(len(self), 'transition')} on {describe(self.domain)}; per action: {counts}"
+        names = [self.coordinate_names[axis] if self.coordinate_names else str(axis) for axis in self.periodic]
+        around = f", periodic in coordinate {' and '.join(names)}" if names else ""
+        line = f"{number_of(len(self), 'transition')} on {describe(self.domain)}{around}; per action: {counts}"
         return "\n  ".join([line, *self.notes])
 
     @property
@@ -355,7 +366,7 @@ def concatenate(logs: Iterable[Transitions]) -> Transitions:
         raise ValueError("there are no transitions to join")
     if len(logs) == 1:
         return logs[0]
-    if len({(log.domain, log.n_actions, log.paired, log.action_names) for log in logs}) > 1:
+    if len({(log.domain, log.periodic, log.n_actions, log.paired, log.action_names) for log in logs}) > 1:
         raise ValueError("transitions can be joined only on the same domain and with the same actions")
     declared = {log.independent for log in logs}
     joined = Transitions(
@@ -368,6 +379,7 @@ def concatenate(logs: Iterable[Transitions]) -> Transitions:
         terminal=join_terminal([log.terminal for log in logs]),
         episodes=join_episodes([log.episodes for log in logs], list(map(len, logs)), [log._origin for log in logs]),
         independent=False if False in declared else None if None in declared else True,
+        periodic=logs[0].periodic,
         action_names=logs[0].action_names,
         coordinate_names=logs[0].coordinate_names,
         notes=tuple(dict.fromkeys(note for log in logs for note in log.notes)),

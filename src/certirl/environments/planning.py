@@ -39,7 +39,6 @@ from certirl.functions.reward import RewardLike, reward_at_terminal, rewards_of,
 from certirl.ground.domain import (
     Array,
     Domain,
-    as_axes,
     as_domain,
     as_rows,
     describe,
@@ -96,7 +95,6 @@ def plan(
     starts: ArrayLike | None = None,
     points: int | tuple[int, ...] | None = None,
     draws: int | None = None,
-    periodic: tuple[int, ...] = (),
     tolerance: float = 1e-5,
     rng: Any = 0,
 ) -> Plan:
@@ -124,7 +122,6 @@ def plan(
         points: along each coordinate, one number for all or one each; for a grid.
         draws: how many next states stand for the distribution. Left out, the simulator is asked twice about the same
             states: one if it answers alike, else 32, or 8 in three and more coordinates.
-        periodic: the periodic coordinates of a log.
         tolerance: of V* on a grid, as a share of its span.
         rng: a seed or Generator.
 
@@ -140,14 +137,13 @@ def plan(
     origin = as_source(source)
     simulator: Any = origin.simulator
     if origin.log is not None:
-        simulator = next_state_model(origin.log, periodic, generator)
-    elif periodic:
-        raise ValueError("periodic is for logs: a simulator names its periodic coordinates itself, leave periodic out")
+        simulator = next_state_model(origin.log, generator)
     reward, step_reward, discount = _chosen_reward(simulator, reward, step_reward, discount)
     discount = check_problem(discount, 0, simulator.n_actions)
     tolerance = as_number(tolerance, "tolerance", least=0, strict=True)
     domain = as_domain(simulator.domain)
-    first = None if starts is None else into_domain(as_rows(starts, len(domain), name="starts"), domain)
+    axes = periodic_of(simulator)
+    first = None if starts is None else into_domain(as_rows(starts, len(domain), name="starts"), domain, axes)
     if first is not None and not len(first):
         raise ValueError("starts must be one or more states, got none")
     if draws is not None:
@@ -160,22 +156,21 @@ def plan(
         return _fitted(process, pool, first, SETTINGS, generator)
     counts = _counts(usual, len(domain))
     _check_memory(prod(counts), len(domain), simulator.n_actions, branches)
-    best = _Model.of(process, Cells(counts, periodic_of(simulator), domain)).plan(tolerance)
+    best = _Model.of(process, Cells(counts, axes, domain)).plan(tolerance)
     if first is None:
         return best
     steps = _steps(discount)
     return replace(best, returns=_walked(process, best, _spread(first, STARTS), steps).summary(steps))
 
 
-def next_state_model(log: Transitions, periodic: tuple[int, ...], rng: np.random.Generator) -> NextStateModel:
+def next_state_model(log: Transitions, rng: np.random.Generator) -> NextStateModel:
     """The model of the next state of a log, in which a plan is made."""
     if (log.counts < FEWEST).any():
         counts = ", ".join(map(str, log.counts))
         raise ValueError(f"a plan from a log needs at least {FEWEST} transitions of every action, got {counts}")
-    axes = as_axes(periodic, len(log.domain))
     is_terminal, _ = Source(log=log).terminal()
-    basis = value_basis(log.domain, axes)
-    return regress_next_states(log, basis, is_terminal=is_terminal, periodic=axes, rng=rng)
+    basis = value_basis(log.domain, log.periodic)
+    return regress_next_states(log, basis, is_terminal=is_terminal, periodic=log.periodic, rng=rng)
 
 
 def _spread(states: Array, most: int) -> Array:

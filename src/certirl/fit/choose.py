@@ -186,7 +186,7 @@ def _choose_all(
     sizes = (*ROW_SIZES, count) if len(domain) == 1 else sorted(basis.complete_sizes()[:2:-2]) or [basis.size]
     size = best_size(folds, count, discount=discount, expert=expert, sizes=sizes)
     basis = basis.resized(size)
-    name = f"{basis.family} ({why})"
+    name = f"{basis.family} ({why})" if why else f"{basis.family} for a periodic coordinate"
     if len(domain) > 1:
         name = f"Legendre{', Fourier for periodic coordinates,' * bool(periodic)} up to total degree {basis.degree}"
     sentence = f"{name}, {count} columns ({reason}), {size} rows (held-out margin)"
@@ -202,7 +202,7 @@ def _largest_bases(domain: Domain, periodic: Sequence[int], least: int = 1) -> l
         least: functions that each basis has.
     """
     if len(domain) == 1:
-        return [family(max(*ROW_SIZES, least)).on(domain) for family in FAMILIES]
+        return [family(max(*ROW_SIZES, least)).on(domain) for family in ((Fourier,) if periodic else FAMILIES)]
     degrees = (of_degree(domain, degree, periodic) for degree in range(2, 11))
     usual = [of_degree(domain, 1, periodic), *(basis for basis in degrees if basis.size <= MOST_ROWS_ON_A_BOX)][-1]
     return [usual.resized(max(usual.size, least)).closed()]

@@ -402,7 +402,8 @@ def drawn_log(simulator: Simulator, n: int, rng: np.random.Generator, *, paired:
     ahead = [ask(simulator, states, a, np.random.default_rng(child), domain) for a, child in enumerate(seeds)]
     actions = np.repeat(np.arange(simulator.n_actions), n)
     start = np.tile(states, (simulator.n_actions, 1))
-    return Transitions(start, actions, np.concatenate(ahead), domain, simulator.n_actions, paired)
+    rows = (start, actions, np.concatenate(ahead))
+    return Transitions(*rows, domain, simulator.n_actions, paired, periodic=periodic_of(simulator))
 
 
 @dataclass(frozen=True, eq=False)

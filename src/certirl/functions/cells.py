@@ -65,7 +65,8 @@ class Cells(Record):
         object.__setattr__(self, "periodic", periodic)
 
     def __str__(self) -> str:
-        return f"{'×'.join(map(str, self.counts))} piecewise linear"
+        around = f", periodic in coordinate {' and '.join(map(str, self.periodic))}," if self.periodic else ""
+        return f"{'×'.join(map(str, self.counts))} piecewise linear{around}"
 
     @property
     def size(self) -> int:

@@ -144,6 +144,16 @@ def displacement(start: Array, end: Array, domain: Domain, periodic: Sequence[in
     return moved
 
 
+def wrapped(states: Array, domain: Domain, periodic: Sequence[int]) -> Array:
+    """States ``[…, d]`` with periodic coordinates mapped into the box, both ends of which stay as they are."""
+    inside = np.array(states)
+    for axis in periodic:
+        low, high = domain[axis]
+        values = states[..., axis]
+        inside[..., axis] = np.where(values == high, high, low + (values - low) % (high - low))
+    return inside
+
+
 def into_domain(states: Array, domain: Domain, periodic: tuple[int, ...] = (), *, reflect: bool = False) -> Array:
     """Move states ``[…, d]`` into the box: wrap periodic coordinates, clip or reflect others."""
     low, high = np.array(domain).T
@@ -152,10 +162,8 @@ def into_domain(states: Array, domain: Domain, periodic: tuple[int, ...] = (), *
     if reflect:
         inside = low + np.abs((states - low + width) % (2 * width) - width)  # the distance from low on the folded line
     inside = np.clip(inside, low, high)
-    for axis in periodic:
-        values = states[..., axis]
-        wrapped = low[axis] + (values - low[axis]) % width[axis]
-        inside[..., axis] = np.where(values == high[axis], high[axis], wrapped)
+    axes = list(periodic)
+    inside[..., axes] = wrapped(states, domain, periodic)[..., axes]
     return inside
 
 

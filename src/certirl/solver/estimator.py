@@ -44,6 +44,7 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         discount: γ, strictly between 0 and 1.
         expert: None, an action, a function of states ``[n, d]`` to actions, or a model with ``predict``.
         domain: the box of states, as in `Transitions`; the smallest box around the data if None.
+        periodic: the periodic coordinates, as in `Transitions`.
         basis: as in `solve`, and so are ``columns``, ``components``, ``delta``, ``tail`` and ``settings``.
         columns: functions of the state.
         components: groups of coordinates that move independently.
@@ -75,6 +76,7 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         *,
         expert: Any = None,
         domain: Any = None,
+        periodic: Any = (),
         basis: Any = None,
         columns: Any = None,
         components: Any = None,
@@ -86,6 +88,7 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         self.discount = discount
         self.expert = expert
         self.domain = domain
+        self.periodic = periodic
         self.basis = basis
         self.columns = columns
         self.components = components
@@ -143,6 +146,7 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
             n_actions=len(classes),
             terminal=terminal,
             episodes=episodes,
+            periodic=self.periodic,
             action_names=names if len(set(names)) == len(names) else (),
             coordinate_names=tuple(getattr(self, "feature_names_in_", ())),
         )

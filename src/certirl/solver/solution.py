@@ -1028,6 +1028,7 @@ def build(
         growth=max(criterion.spectral_radius for criterion in criteria),
         independence=independence,
         search=search,
+        periodic=tuple(sorted(part.coordinates[axis] for part in named for axis in part.basis.periodic_axes)),
     )
     solution = Solution(
         findings=(*findings, *further),

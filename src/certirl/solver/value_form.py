@@ -101,8 +101,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
     """Find R under which the expert's actions are best where possible: ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``.
 
     Args:
-        asked: the call of `solve`; ``basis`` are the functions of V, which say which coordinates are periodic: a log
-            does not.
+        asked: the call of `solve`; ``basis`` are the functions of V, which say which coordinates are periodic.
         tried: try R out, on fresh states and by planning on R alone, as far as that is possible.
     """
     source, settings, policy, discount = asked.origin, asked.settings, asked.policy, asked.discount
