@@ -210,7 +210,6 @@ def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
         ("solve log.csv --discount 0.9 --expert seen.csv --objective l1", "--objective is for experts that always"),
         ("solve log.csv --discount 0.9 --expert seen.csv --tube 0.1", "tube is for a certificate: pass"),
         ("solve log.csv --discount 0.9 --expert seen.csv --periodic 1", "--periodic 1 names no coordinate"),
-        ("solve log.csv --domain -1 1 --discount 0.9 --periodic 0", "--periodic needs --basis"),
         ("solve log.csv --discount 0.9 --tube 0.1", "never switches: leave --tube out"),
         ("solve log.csv --discount 0.9 --plot nowhere/x.png", "there is no folder nowhere to write x.png to"),
         ("solve log.csv --discount 0.9 --size 7", "--size goes with --basis"),

@@ -18,6 +18,7 @@ from certirl.data.dependence import (
     IN_ORDER,
     SINGLE_STEPS,
     continued_rows,
+    dependence,
     one_of_each,
     repeated_rows,
     sampling,
@@ -277,7 +278,7 @@ def dependent_logs():
 
 SIGNS = {
     "a walk backwards": "the rows are not in the order of time: in 599 places a step comes after the one that",
-    "an episode twice": "1 of 451 episodes begin and end as another, as copies do: keep one of each",
+    "an episode twice": "1 of 451 episodes have the rows of another, as copies do: keep one of each",
     "paired episodes": "rows that depend on each other are paired with others: leave paired out",
     "paired dependent": "rows that depend on each other are paired with others: leave paired out",
     "terminal": "terminal state",
@@ -838,3 +839,17 @@ def test_moments_prove_nothing_wherever_they_come_from(tmp_path):
             certirl.solve(source, discount=0.7, delta=0.1, columns=2)
     with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
         certirl.solve(tables.stream(file), discount=0.7, delta=0.1, columns=2)
+
+
+def test_episodes_that_begin_and_end_alike_are_no_copies_and_whole_copies_are():
+    rng = np.random.default_rng(0)
+    steps = np.clip(np.cumsum(rng.normal(0.2, 0.3, (80, 12)), axis=1), -1, 1)
+    walks = np.concatenate([np.zeros((80, 1)), steps], axis=1)  # all trials start at 0, and many end at the edge
+    walks[2:, -1] = rng.uniform(-1, 1, 78)
+    walks[:2, -1] = 1.0
+    rows = [walks[:, :-1].reshape(-1), np.zeros(960, int), walks[:, 1:].reshape(-1)]
+    log = certirl.Transitions(*rows, domain=(-1, 1), episodes=np.repeat(np.arange(80), 12))
+    assert dependence(log, "episodes") == ""
+    rows = [np.concatenate([row, row[:36]]) for row in rows]
+    copied = certirl.Transitions(*rows, domain=(-1, 1), episodes=np.repeat(np.arange(83), 12))
+    assert "3 of 83 episodes have the rows of another" in dependence(copied, "episodes")

@@ -164,7 +164,6 @@ def test_a_solution_brings_its_reward_and_discount():
         ({"step_reward": lambda s, a, t: s[:, 0]}, "not both"),
         ({"reward": lambda s: np.zeros(3)}, "numbers, got shape"),
         ({"points": (10, 10)}, "points must be whole numbers"),
-        ({"periodic": (0,)}, "a simulator names its periodic coordinates itself"),
         ({"starts": [[0.0, 1.0]]}, r"starts must have shape \[n\] or \[n, 1\]"),
     ],
 )

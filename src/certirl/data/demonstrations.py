@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certirl.data.dependence import originals
 from certirl.data.formats import is_table
 from certirl.data.policy import Policy
 from certirl.data.simulator import as_generator
@@ -35,6 +36,7 @@ from certirl.kernels.tensors import is_tensor
 
 NEIGHBOURS = (1, 3, 9, 27)  # numbers tried, where none is given
 LEVEL = 0.05
+FOLDS = 5  # of the demonstrations, each held out once, where one leaves open whether states predict actions
 # A demonstration is set aside if at most `AGREEING` of the `WITNESSES` nearest others took its action; beside a switch
 # about half of them do.
 WITNESSES, AGREEING = 9, 2
@@ -55,6 +57,9 @@ class Demonstrated(Policy):
         interval: that holds the true share with probability 95 %: exact for single demonstrations that are independent
             (Clopper and Pearson), and for whole episodes that are (Chernoff's bound, with one number for each).
         guessing: the share of errors of the most frequent action, whatever the state, among those held out.
+        gain: an interval for the share of errors that are avoided beside guessing. It is from all episodes, each
+            predicted without it, where those held out leave open whether there is any (Student's t, of the numbers of
+            episodes, with confidence 95 %).
         groups: the number of episodes, or of different states, held out; None if demonstrations count singly.
         method: how it was estimated.
         mistakes: the share of demonstrated actions that were declared to be possibly mistaken. The interval is then
@@ -75,6 +80,7 @@ class Demonstrated(Policy):
     errors: float = 0.0
     interval: tuple[float, float] = (0.0, 1.0)
     guessing: float = 1.0
+    gain: tuple[float, float] = (0.0, 1.0)
     groups: int | None = None
     method: str = ""
     mistakes: float = 0.0
@@ -83,8 +89,8 @@ class Demonstrated(Policy):
 
     @property
     def is_guess(self) -> bool:
-        """The errors are as frequent as those of guessing: states do not predict the actions."""
-        return self.interval[0] > 0 and self.guessing <= self.interval[1] - self.mistakes
+        """The errors may be as frequent as those of guessing: states do not predict the actions."""
+        return self.errors > 0 and self.gain[0] <= 0
 
     def __str__(self) -> str:
         return f"{self.assumption[0].upper()}{self.assumption[1:]}."
@@ -140,19 +146,29 @@ def policy_from(
     axes = states.periodic if isinstance(states, Transitions) else as_axes(periodic, len(data.domain))
     if axes and domain is None and not isinstance(states, Transitions):
         raise ValueError(f"{setting('periodic')} needs a domain: write {setting('domain', '(low, high)')}")
-    test = _held_out(data, held_out, as_generator(rng, "policy_from"))
+    test, *others = _held_out(data, held_out, as_generator(rng, "policy_from"))
     share = 0.0 if errors is None else as_number(errors, "errors", least=0, most=MOST_ERRORS, meaning="a share")
     fit = np.flatnonzero(~test)
     doubted = fit[_contradicted(data.states[fit], data.actions[fit], data.domain, axes, share)]
     fit = np.setdiff1d(fit, doubted)
     rule, name = _fit(method, data.states[fit], data.actions[fit], data.domain, axes, neighbours)
     wrong = Policy(data.n_actions, rule)(data.states[test]) != data.actions[test]
+    gains = [_gains(data, test, wrong)]
+    if _student(gains[0])[0] <= 0:
+        for fold in others:
+            rest = np.flatnonzero(~fold)
+            again, _ = _fit(method, data.states[rest], data.actions[rest], data.domain, axes, neighbours)
+            missed_there = Policy(data.n_actions, again)(data.states[fold]) != data.actions[fold]
+            gains.append(_gains(data, fold, missed_there))
     missed, interval, count = _counted(wrong, data.groups[test], single=not data.unit)
     interval = max(interval[0] - share, 0.0), min(interval[1] + share, 1.0)
     tests = int(test.sum())
     of = f" {data.unit.format(count)}, which count alike" if data.unit else ""
     listed = ", ".join(map(str, data.rows[doubted[:5]])) + " …" * (len(doubted) > 5)
-    without = f", without {len(doubted):,} that their neighbours contradict (rows {listed})" if listed else ""
+    copied = f", without {data.copies:,} copies of episodes" if data.copies else ""
+    without = copied + (
+        f", without {len(doubted):,} that their neighbours contradict (rows {listed})" if listed else ""
+    )
     differs = "different" if share else "wrong"
     allowed = f" if up to {share:.3g} of the actions are mistakes" if share else ""
     assumption = (
@@ -169,6 +185,7 @@ def policy_from(
         errors=missed,
         interval=interval,
         guessing=float((data.actions[test] != np.bincount(data.actions[fit]).argmax()).mean()),
+        gain=_student(np.concatenate(gains)),
         groups=count if data.unit else None,
         method=name,
         mistakes=share,
@@ -189,6 +206,7 @@ class _Data(NamedTuple):
         n_actions: A.
         rows: the row of each in the data ``[n]``.
         action_names: of actions 0, 1, …, if they have any.
+        copies: episodes that were left out, as they have the same rows as others.
     """
 
     states: Array
@@ -199,6 +217,7 @@ class _Data(NamedTuple):
     n_actions: int
     rows: NDArray[np.intp]
     action_names: tuple[str, ...] = ()
+    copies: int = 0
 
 
 def _checked(
@@ -223,7 +242,7 @@ def _checked(
         box = log.domain if domain is None else domain
         count = log.n_actions if n_actions is None else n_actions
         data = _checked(log.states[demonstrated], log.actions[demonstrated], groups, box, count, {})
-        return data._replace(rows=np.flatnonzero(demonstrated), action_names=log.action_names)
+        return data._replace(rows=np.flatnonzero(demonstrated)[data.rows], action_names=log.action_names)
     if actions is None:
         raise TypeError("policy_from needs states and the actions taken there")
     declared = None if n_actions is None else as_n_actions(n_actions)
@@ -245,14 +264,19 @@ def _checked(
     if groups is not None and groups.shape != taken.shape:
         raise ValueError(f"episodes must have one number for each of {len(taken)} demonstrations, got {groups.shape}")
     unit, inside = "in {} episodes", as_states(rows, box, instead=WIDEN_OR_REMOVE)
-    if groups is None:
+    kept, copies = np.arange(len(rows)), 0
+    if groups is not None:  # an episode that was fitted is no test of its copy
+        first = originals(groups, *inside.T, taken)
+        kept, copies = np.flatnonzero(first == groups), len(np.unique(groups[first != groups]))
+        inside, taken, groups = inside[kept], taken[kept], groups[kept]
+    else:
         # A state that occurs twice is one test, and none if the policy was fitted to it.
         different, which = np.unique(inside, axis=0, return_inverse=True)
         groups, unit = which.reshape(-1), "at {} different states"
         if len(different) == len(rows):
             groups, unit = np.arange(len(rows)), ""
     count = count_actions(taken) if declared is None else declared
-    return _Data(inside, taken, groups, unit, box, count, np.arange(len(rows)), names)
+    return _Data(inside, taken, groups, unit, box, count, kept, names, copies)
 
 
 def _numbered(actions: Any) -> tuple[tuple[str, ...], Any]:
@@ -266,14 +290,34 @@ def _numbered(actions: Any) -> tuple[tuple[str, ...], Any]:
     return tuple(names.tolist()), numbers.reshape(-1)
 
 
-def _held_out(data: _Data, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which demonstrations are held out: those of some groups."""
+def _held_out(data: _Data, share: float, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
+    """Which demonstrations are held out, those of some groups ``[n]``; then those of other groups, up to five times."""
     names, which = np.unique(data.groups, return_inverse=True)
     count = round(len(names) * as_probability(share, "held_out"))
     if not 1 <= count < len(names):
         what = "episodes or different states" if data.unit else "demonstrations"
         raise ValueError(f"held_out must leave some of {len(names)} {what} on either side, got {share!r}")
-    return np.isin(which.reshape(-1), rng.permutation(len(names))[:count])
+    order = rng.permutation(len(names))
+    starts = range(0, min(len(names) - count + 1, FOLDS * count), count)
+    return [np.isin(which.reshape(-1), order[start : start + count]) for start in starts]
+
+
+def _gains(data: _Data, test: NDArray[np.bool_], wrong: NDArray[np.bool_]) -> Array:
+    """By how much the most frequent action errs more often, in each group that is held out ``[g]``."""
+    guessed = data.actions[test] != np.bincount(data.actions[~test]).argmax()
+    _, which = np.unique(data.groups[test], return_inverse=True)
+    which = which.reshape(-1)
+    return np.bincount(which, guessed.astype(float) - wrong) / np.bincount(which)
+
+
+def _student(numbers: Array) -> tuple[float, float]:
+    """A 95 % interval for the mean of independent numbers, by Student's t."""
+    from scipy.special import stdtrit
+
+    if len(numbers) < 2:
+        return -1.0, 1.0
+    half = float(stdtrit(len(numbers) - 1, 1 - LEVEL / 2) * numbers.std(ddof=1) / np.sqrt(len(numbers)))
+    return float(numbers.mean()) - half, float(numbers.mean()) + half
 
 
 def _fit(

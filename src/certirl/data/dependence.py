@@ -118,8 +118,12 @@ def dependence(log: Transitions, kind: Sampling | None = None) -> str:
         if 10 * backwards > inside.sum():
             finding = f"in {backwards:,} places a step comes after the one that continues it"
             return _refusal(f"the rows are not in the order of time: {finding}", "sort them by episode and step")
-    rows, what = (_whole_episodes(log), "episodes begin and end as") if kind == "episodes" else (log, "rows repeat")
+    rows, what = (_whole_episodes(log), "episodes have the rows of") if kind == "episodes" else (log, "rows repeat")
     repeated = repeated_rows(rows)
+    if repeated and kind == "episodes":  # these begin and end alike; a copy has every row of the other
+        numbers, _ = log.groups()
+        first = originals(numbers, *log.states.T, log.actions, *log.next_states.T)
+        repeated = len(np.unique(numbers)) - len(np.unique(first))
     if repeated:
         another = "another" if kind == "episodes" else "the state, action and next state of another"
         finding = f"{repeated:,} of {len(rows):,} {what} {another}, as copies do"
@@ -142,6 +146,24 @@ def _whole_episodes(log: Transitions) -> Transitions:
     whole = log.where(steps == 0)
     freeze(whole, next_states=log.next_states[ends[groups[starts]]], episodes=None)
     return whole
+
+
+def originals(episodes: NDArray[Any], *columns: NDArray[Any]) -> NDArray[Any]:
+    """The episode of each row, or the first one that has the same rows, of which it is then a copy ``[n]``.
+
+    Args:
+        episodes: the number of the episode of each row ``[n]``; rows of one episode are in their order.
+        columns: what the rows hold ``[n]``.
+    """
+    labels, which = np.unique(episodes, return_inverse=True)
+    which = which.reshape(-1)
+    order, sizes = np.argsort(which, kind="stable"), np.bincount(which)
+    places = np.empty(len(which), dtype=np.intp)
+    places[order] = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    contents = np.zeros(len(sizes), dtype=np.uint64)
+    np.add.at(contents, which, _keys(places, *columns))  # modulo 2⁶⁴
+    _, first, same = np.unique(contents, return_index=True, return_inverse=True)
+    return np.asarray(labels[first[same.reshape(-1)]][which])
 
 
 def one_of_each(log: Transitions, training: Transitions, rng: np.random.Generator) -> Transitions:

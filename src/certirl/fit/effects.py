@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.coverage import EXTRAPOLATED
-from certirl.data.dependence import can_pair
+from certirl.data.dependence import can_pair, originals
 from certirl.data.policy import Policy
 from certirl.data.simulator import Simulator, Terminal, ask, periodic_of, terminal_of
 from certirl.data.source import Source, TerminalBoxes
@@ -540,8 +540,9 @@ def held_out_rows(log: Transitions) -> NDArray[np.bool_]:
         for action in range(log.n_actions):
             held_out[np.flatnonzero(log.actions == action)[::FOLDS]] = True
         return held_out
-    groups = log.groups()[0]
-    if groups.max() + 1 < FOLDS**2:
+    first = originals(log.groups()[0], *log.states.T, log.actions)  # a copy is no test
+    groups = np.unique(first, return_inverse=True)[1].reshape(-1)
+    if groups.max() + 1 < 2 * FOLDS:
         groups = np.arange(len(log)) * FOLDS**2 // len(log)
     return (np.random.default_rng(0).permutation(int(groups.max()) + 1) % FOLDS == 0)[groups]
 
