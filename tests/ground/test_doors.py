@@ -412,12 +412,28 @@ class Model:
         self.fit = self.predict = fail
 
 
+class Walker:
+    """An environment of one coordinate, without gymnasium's classes."""
+
+    action_space = type("Discrete", (), {"n": 2})()
+
+    def __init__(self, **members):
+        self.__dict__.update(members)
+
+    def reset(self, seed=None):
+        self.state = np.zeros(1)
+        return self.state, {}
+
+    def step(self, action):
+        return self.state, 0.0, False, False, {}
+
+
 class Mine(Exception):
     pass
 
 
 def failing(problem):
-    def fail(*_):
+    def fail(*_, **__):
         raise problem
 
     return fail
@@ -460,6 +476,14 @@ PLACE = r" failed in failing\.fail \(.*test_doors\.py, line \d+\)"
         ("state", lambda fail: certirl.from_episodes([certirl.Episode([0.0, 0.1], [0])], state=fail)),
         ("Model.fit", lambda fail: certirl.policy_from(np.arange(9) / 9, [0, 1, 1] * 3, method=Model(fail), rng=0)),
         ("progress", lambda fail: certirl.solve(Drift(), **PLAIN, progress=fail)),
+        (r"Walker\.reset", lambda fail: certirl.gym.rollouts(Walker(reset=fail), 0, episodes=1, steps=1, rng=0)),
+        (r"Walker\.step", lambda fail: certirl.gym.rollouts(Walker(step=fail), 0, episodes=1, steps=1, rng=0)),
+        ("get_state", lambda fail: certirl.gym.simulator(Walker(), domain=SIDE, get_state=fail)),
+        ("set_state", lambda fail: certirl.gym.simulator(Walker(), domain=SIDE, set_state=fail)),
+        (
+            "step_reward",
+            lambda fail: certirl.planning.plan(Drift(), step_reward=lambda s, a, t: fail(), discount=0.7, rng=0),
+        ),
     ],
 )
 def test_user_code_that_fails_is_named_with_its_file_and_line(what, call):

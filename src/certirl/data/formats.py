@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.ground.domain import MOST_ACTIONS, Array
-from certirl.ground.doors import as_text, setting, shown
+from certirl.ground.doors import as_text, file_name, printable, setting, shown
 from certirl.ground.unpacking import TooLargeError, arrays_of, regular, unzipped
 
 ColumnValues = dict[str, NDArray[Any]]
@@ -391,7 +391,7 @@ def in_table(*names: Any) -> Iterator[None]:
     try:
         yield
     except ValueError as problem:
-        raise ValueError(f"{names[0]}{' …' * (len(names) > 1)}: {problem}") from None
+        raise ValueError(f"{file_name(names[0])}{' …' * (len(names) > 1)}: {printable(str(problem))}") from None
 
 
 def find_tables(sources: Any) -> tuple[Any, ...]:
@@ -497,7 +497,7 @@ class _File(Table):
     """A table in a file."""
 
     def __init__(self, file: Path, delimiter: str | None = None) -> None:
-        self.file, self.name, self.kind, self._asked = file, str(file), suffix_of(file), delimiter
+        self.file, self.name, self.kind, self._asked = file, file_name(file), suffix_of(file), delimiter
 
     def fingerprint(self, columns: Columns) -> str:
         size = self.file.stat().st_size
@@ -629,7 +629,7 @@ class _Text(_File):
         if delimiter == ",":
             return ()
         commas = ", commas in numbers as decimal points" * has_commas
-        return (f"columns separated by {delimiter!r}{commas} in {self.file.name}",)
+        return (f"columns separated by {delimiter!r}{commas} in {file_name(self.file.name)}",)
 
     def count(self) -> int:
         with self._opened("rb") as stream:

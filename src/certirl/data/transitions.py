@@ -29,7 +29,15 @@ from certirl.ground.domain import (
     number_of,
     wrapped,
 )
-from certirl.ground.doors import as_array, as_flag, as_flags, as_listed, as_text, shown
+from certirl.ground.doors import (
+    as_array,
+    as_flag,
+    as_flags,
+    as_listed,
+    as_text,
+    printable,
+    shown,
+)
 from certirl.ground.records import Record, freeze
 from certirl.kernels import tensors
 
@@ -452,7 +460,9 @@ def as_names(names: Any, count: int, what: str) -> tuple[str, ...]:
 def _as_notes(notes: Any) -> tuple[str, ...]:
     """Sentences on the data; one alone is a sentence, too."""
     return tuple(
-        note if isinstance(note, Bias) else as_text(note, "a note", most=2000)
+        note
+        if isinstance(note, Bias)
+        else as_text(printable(note) if isinstance(note, str) else note, "a note", most=2000)
         for note in ([notes] if isinstance(notes, str) else as_listed(notes, "notes"))
     )
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from certirl.data.episodes import Episode
 from certirl.data.policy import Policy, Step, as_policy, choose, uniform_policy, walk
 from certirl.data.simulator import as_generator
-from certirl.environments.simulators import Reader, controls_of, copied, made, simulator, state_reader
+from certirl.environments.simulators import Reader, begin, controls_of, copied, made, simulator, state_reader, step
 from certirl.functions.reward import reward_at_terminal, unpack, values_of
 from certirl.ground.domain import Array, as_domain, into_domain
 from certirl.ground.doors import as_count
@@ -137,15 +137,14 @@ class _Run:
 
     @classmethod
     def started(cls, env: Any, rng: np.random.Generator, read: Callable[[Any], Array]) -> _Run:
-        observation, _ = env.reset(seed=int(rng.integers(2**31)))
-        return cls(env, rng, observation, [read(env)])
+        return cls(env, rng, begin(env, seed=int(rng.integers(2**31))), [read(env)])
 
     def take(self, action: int, control: Any, read: Callable[[Any], Array]) -> None:
-        self.observation, reward, terminated, truncated, _ = self.env.step(control)
+        self.observation, reward, self.terminated, truncated = step(self.env, control)
         self.states.append(read(self.env))
         self.actions.append(action)
-        self.rewards.append(float(reward))
-        self.terminated, self.over = bool(terminated), bool(terminated or truncated)
+        self.rewards.append(reward)
+        self.over = self.terminated or truncated
 
     def episode(self) -> Episode:
         return Episode(np.array(self.states), np.array(self.actions), self.terminated, np.array(self.rewards))

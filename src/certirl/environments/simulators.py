@@ -31,7 +31,7 @@ from certirl.ground.domain import (
     into_domain,
     uniform_states,
 )
-from certirl.ground.doors import as_count, as_flags, as_reals, by_door, call
+from certirl.ground.doors import as_count, as_flags, as_reals, by_door, call, shown, users
 from certirl.ground.records import Record
 from certirl.proof.cells import Piece, hull_with_zero
 
@@ -564,7 +564,7 @@ def _stepped(
         dimension = int(np.prod(space.shape or (1,)))
         bounds = as_domain(domain) if domain is not None else space_bounds(space, dimension)
         return Stepped(inner, by_transition(inner), terminal or terminal_by_row(inner), bounds, periodic)
-    observation, _ = env.reset(seed=0)
+    observation = begin(env, seed=0)
     state, move = state_of(env, read), by_step(inner, read, write)
     if physics is not None:
         return Stepped(inner, move, physics.terminal, physics.bounds, physics.periodic)
@@ -606,9 +606,9 @@ def _largest_coordinates(env: Any, read: Reader, controls: Sequence[Any], rng: n
     """The largest absolute coordinates ``[d]`` of the states of random play."""
     largest = np.zeros(())
     for _ in range(_TRIAL_EPISODES):
-        env.reset(seed=int(rng.integers(2**31)))
+        begin(env, seed=int(rng.integers(2**31)))
         for _ in range(_TRIAL_STEPS):
-            _, _, terminated, truncated, _ = env.step(controls[int(rng.integers(len(controls)))])
+            _, _, terminated, truncated = step(env, controls[int(rng.integers(len(controls)))])
             largest = np.maximum(largest, np.abs(state_of(env, read)))
             if terminated or truncated:
                 break
@@ -740,13 +740,38 @@ def write_state(env: Any, state: Array) -> None:
 
 def state_of(env: Any, read: Reader) -> Array:
     """The state as finite floats ``[d]``."""
-    try:
-        state = np.array(read(env), dtype=np.float64)
-    except (TypeError, ValueError) as problem:
-        raise ValueError(f"the state of {type(unwrapped(env)).__name__} cannot be read: {problem}") from None
+    with users("get_state", read):
+        answer = read(env)
+    what = f"the state of {type(unwrapped(env)).__name__}"
+    state = as_reals(answer, what).astype(np.float64)
     if state.ndim != 1 or not np.isfinite(state).all():
-        raise ValueError(f"a state must be finite numbers [d], {type(unwrapped(env)).__name__} has {state!r}")
+        raise ValueError(f"{what} must be finite numbers [d], got {shown(answer)}")
     return state
+
+
+def begin(env: Any, *, seed: int) -> Any:
+    """Begin an episode: the first observation."""
+    with users(f"{type(unwrapped(env)).__name__}.reset"):
+        answer = env.reset(seed=seed)
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise ValueError(f"reset must return an observation and a dictionary, as in gymnasium, got {shown(answer)}")
+    return answer[0]
+
+
+def step(env: Any, control: Any) -> tuple[Any, float, bool, bool]:
+    """Take a step: the observation, the reward, and whether the episode is terminated, or truncated."""
+    with users(f"{type(unwrapped(env)).__name__}.step"):
+        answer = env.step(control)
+    if not isinstance(answer, tuple) or len(answer) != 5:
+        raise ValueError(
+            "step must return observation, reward, terminated, truncated and a dictionary, as in gymnasium, got "
+            f"{shown(answer)}"
+        )
+    observation, reward, terminated, truncated, _ = answer
+    paid = as_reals(reward, "the reward of a step")
+    if paid.size != 1:
+        raise ValueError(f"the reward of a step must be one number, got {shown(reward)}")
+    return observation, float(paid.reshape(-1)[0]), bool(terminated), bool(truncated)
 
 
 def state_reader(env: Any, get_state: Reader | None) -> Callable[[Any], Array]:
@@ -805,9 +830,10 @@ def by_step(env: Any, read: Reader, write: Writer) -> Callable[[Array, Any], tup
     """The move of an environment whose state is set, and whose own ``step`` is taken."""
 
     def move(state: Array, control: Any) -> tuple[Array, float, bool]:
-        write(env, state)
-        _, reward, terminated, _, _ = env.step(control)
-        return state_of(env, read), float(reward), bool(terminated)
+        with users("set_state", write):
+            write(env, state)
+        _, reward, terminated, _ = step(env, control)
+        return state_of(env, read), reward, terminated
 
     return move
 

@@ -20,7 +20,11 @@ from certirl.functions.formulas import Expansion, Formula, Named, Term
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_rows, uniform_states
-from certirl.ground.doors import shown, takes
+from certirl.ground.doors import (
+    as_text,
+    shown,
+    takes,
+)
 from certirl.ground.records import Record
 
 if TYPE_CHECKING:
@@ -43,8 +47,7 @@ def check_features(features: Any) -> None:
     if len(features) > MOST:
         raise ValueError(f"features must be at most {MOST} functions, got {len(features)}")
     for name, function in features.items():
-        if not isinstance(name, str) or not name.strip():
-            raise TypeError(f"the name of a feature must be a text that is not empty, got {shown(name)}")
+        as_text(name, "the name of a feature")
         if isinstance(function, str):
             if function != TERMINAL:
                 raise ValueError(f"the only built-in feature is {TERMINAL!r}, got {shown(function)} for {name!r}")

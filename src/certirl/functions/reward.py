@@ -28,8 +28,11 @@ from certirl.ground.archive import Shape, Words
 from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, like_input, uniform_states
 from certirl.ground.doors import (
     as_count,
+    as_flag,
+    as_listed,
     as_number,
     as_reals,
+    as_text,
     by_door,
     call,
     setting,
@@ -117,6 +120,9 @@ class Reward(Record):
         coefficients.flags.writeable = False
         object.__setattr__(self, "basis", self.basis.on(self.basis.domain))
         object.__setattr__(self, "coefficients", coefficients)
+        if self.ended is not None and not callable(self.ended):
+            raise TypeError(f"ended must be a function of states [n, d], got {shown(self.ended)}")
+        as_flag(self.zero_at_terminal, "zero_at_terminal")
         object.__setattr__(self, "zero_at_terminal", self.zero_at_terminal or self.ended is not None)
 
     @classmethod
@@ -136,7 +142,16 @@ class Reward(Record):
             >>> round(both([0.5, 0.5]), 3), [component.name for component in both.components]
             (1.225, ['kitchen', 'hall'])
         """
-        labels = [" ".join(f"s{c}" for c in group) for group in coordinates] if names is None else names
+        rewards, groups = as_listed(rewards, "rewards"), as_listed(coordinates, "coordinates")
+        coordinates = [
+            [as_count(c, "coordinates", least=0) for c in as_listed(group, "coordinates")] for group in groups
+        ]
+        for reward in rewards:
+            if not isinstance(reward, Reward):
+                raise TypeError(f"a sum is made of rewards of certirl.Reward, got {shown(reward)}")
+        labels = [" ".join(f"s{c}" for c in group) for group in coordinates]
+        if names is not None:
+            labels = [as_text(name, "names") for name in as_listed(names, "names")]
         if not len(labels) == len(coordinates) == len(rewards) >= 1:
             raise ValueError(
                 "a sum of rewards needs as many names and groups of coordinates as rewards, "

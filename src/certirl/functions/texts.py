@@ -24,7 +24,12 @@ from certirl.functions.formulas import (
     Term,
 )
 from certirl.ground.domain import Array
-from certirl.ground.doors import as_count, shown
+from certirl.ground.doors import (
+    as_count,
+    as_listed,
+    as_text,
+    shown,
+)
 
 _WIDTH, _PER_LINE = 80, 5  # letters of a short array, numbers on each line of a long one
 
@@ -49,7 +54,7 @@ def latex(
         names: of the coordinates; s, or s_0, s_1, … if omitted.
         symbol: of the function.
     """
-    digits = as_count(digits, "digits", most=17)
+    digits, symbol = as_count(digits, "digits", most=17), as_text(symbol, "symbol")
     most = None if terms is None else as_count(terms, "terms")
     writer = _Latex(_coordinates(names, len(formula.domain)), digits, most)
     acts = any(isinstance(term, Named) and term.acts for term in formula.terms)
@@ -73,9 +78,9 @@ def _coordinates(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     """The coordinates in LaTeX."""
     if names is None:
         return ("s",) if count == 1 else tuple(f"s_{{{axis}}}" for axis in range(count))
-    if isinstance(names, str) or len(names) != count:
+    if len(as_listed(names, "names")) != count:
         raise ValueError(f"names must be those of {count} coordinate{'s' * (count != 1)}, got {shown(names)}")
-    return tuple(rf"\mathrm{{{_escaped(str(name))}}}" for name in names)
+    return tuple(rf"\mathrm{{{_escaped(as_text(name, 'names'))}}}" for name in names)
 
 
 def _escaped(text: str) -> str:

@@ -234,7 +234,9 @@ class UserCodeError(RuntimeError):
 
 def lend(value: Any) -> Any:
     """A copy of states for user code, which may change it, as ``obs -= mean`` does; other values as they are."""
-    return np.array(value) if isinstance(value, np.ndarray) else value.clone() if hasattr(value, "clone") else value
+    if isinstance(value, np.ndarray):
+        return np.array(value)
+    return value.clone() if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "clone") else value
 
 
 def call(function: Any, *arguments: Any, what: str, read: Callable[[Any], Any] = lambda answer: answer) -> Any:
@@ -274,8 +276,10 @@ class users:
     def __exit__(self, kind: object, problem: BaseException | None, trace: TracebackType | None) -> None:
         if not isinstance(problem, Exception | SystemExit) or isinstance(problem, UserCodeError):
             return
-        places = [place for place in walk_tb(trace) if not is_installed(place[0].f_code.co_filename)]
-        if not places and _is_ours(self.function):
+        frames = list(walk_tb(trace))
+        places = [place for place in frames if not is_installed(place[0].f_code.co_filename)]
+        is_raised_here = len(frames) > 1 and frames[-1][0].f_code.co_filename.startswith(_INSTALLED[0])
+        if not places and (is_raised_here or _is_ours(self.function)):
             return
         where = ""
         if places:
