@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from certirl.data.policy import Policy, as_policy, simulate
 from certirl.fit.effects import EffectModel, LeastSquaresSums, ValueProblem
+from certirl.fit.program import SolverFailed, numbers_of
 from certirl.fit.value_program import Comparisons
 from certirl.functions.features import Features
 from certirl.ground import archive
@@ -40,6 +41,8 @@ LONGEST = 1_000  # steps of a walk, at most
 PRICES = (*np.geomspace(10.0, 1e-4, 16).tolist(), 0.0)  # λ
 MARGIN = 0.03  # of the mean D_a: asked for, so that of many weights without regret none is at the edge
 TIE = 1e-6  # of the mean |D_a|: smaller advantages are ties
+FEASIBLE = 1e-5  # by which an answer of the solver may miss a row, relative to its largest number
+_INFEASIBLE = 2  # the status of scipy's solver
 NONE = 1e-7  # of the largest change: smaller ones are none
 TOLERANCE = 0.02  # of the states: more features must explain more than that
 SMALLEST = 1e-120  # the largest value of a feature lies between this number and its reciprocal
@@ -222,18 +225,27 @@ def feature_path(
     best: dict[int, _Weights] = {}
     tried = set[frozenset[int]]()
 
+    failures = list[SolverFailed]()
+
+    def weighed(allowed: NDArray[np.bool_], price: float) -> _Weights | None:
+        try:
+            return _weights(gains, preference, allowed, price)
+        except SolverFailed as failure:  # at other prices there may be an answer
+            failures.append(failure)
+            return None
+
     def refit(chosen: frozenset[int]) -> None:
         """The weights of a set of features without the price; kept if they are the best of their number."""
         if chosen in tried:
             return
         tried.add(chosen)
-        solved = _weights(gains, preference, np.isin(np.arange(features.size), list(chosen)), 0.0)
+        solved = weighed(np.isin(np.arange(features.size), list(chosen)), 0.0)
         if solved is not None:
             count = len(solved.chosen)
             best[count] = min(best.get(count, solved), solved, key=lambda answer: answer.loss)
 
     for price in PRICES:
-        priced = _weights(gains, preference, np.ones(features.size, dtype=bool), price)
+        priced = weighed(np.ones(features.size, dtype=bool), price)
         if priced is not None:
             refit(priced.chosen)
     for count in range(features.size, 0, -1):  # a price may pass a smaller set by
@@ -241,6 +253,8 @@ def feature_path(
             chosen = best[count].chosen
             for index in chosen:
                 refit(chosen - {index})
+    if not best and failures:
+        raise failures[0]
     return _path(gains, features, best, guessed=bool(preference.guess.any())) if best else None
 
 
@@ -374,27 +388,41 @@ def _weights(gains: Gains, preference: Preference, allowed: NDArray[np.bool_], p
     values, signed = gains.values @ columns, preference.signs[:, None] * columns
     scale = max(float(np.abs(values).max(initial=0.0)), 1e-300)
     m = len(values)
+    if not np.abs(weights @ values).max(initial=0.0) > TIE * scale:
+        return None
+    upper = vstack([
+        hstack([csr_array(-values), -eye_array(m)]),
+        hstack([csr_array(-signed), csr_array((len(signed), m))]),
+    ]).tocsr()  # fmt: skip
+    most, average = np.concatenate([-MARGIN * gains.margins, np.zeros(len(signed))]), weights @ values
     answer = linprog(
         np.concatenate([[0.0], np.full(2 * p, price), weights]),
-        A_ub=vstack([
-            hstack([csr_array(-values), -eye_array(m)]),
-            hstack([csr_array(-signed), csr_array((len(signed), m))]),
-        ]).tocsr(),
-        b_ub=np.concatenate([-MARGIN * gains.margins, np.zeros(len(signed))]),
-        A_eq=np.concatenate([weights @ values, np.zeros(m)])[None],
+        A_ub=upper,
+        b_ub=most,
+        A_eq=np.concatenate([average, np.zeros(m)])[None],
         b_eq=[1.0],
         bounds=(0, None),
         method="highs",
-    )  # fmt: skip
-    if answer.status != 0 or not np.abs(weights @ values).max(initial=0.0) > TIE * scale:
+    )
+    if answer.status == _INFEASIBLE:
         return None
-    x = answer.x[: 1 + 2 * p]
+    solved = numbers_of(answer.x, 1 + 2 * p + m) if answer.status == 0 else None
+    if solved is None or not _is_feasible(solved, upper, most, average):
+        raise SolverFailed
+    x = solved[: 1 + 2 * p]
     change = np.zeros(len(size))
     change[allowed] = x[1 : 1 + p] - x[1 + p :]
     changed = np.abs(change) > NONE * max(float(np.abs(x).max()), 1e-300)
     theta = guess * x[0] + np.where(changed, change * unit, 0.0)
     loss = float(weights @ np.maximum(MARGIN * gains.margins - gains.values @ theta, 0.0))
     return _Weights(theta, frozenset(np.flatnonzero(changed).tolist()), loss)
+
+
+def _is_feasible(x: Array, upper: Any, most: Array, average: Array) -> bool:
+    """Whether x ≥ 0 keeps the rows below their ends and has a mean of 1, to what the solver was allowed to miss."""
+    size = 1 + float(np.abs(x).max(initial=0.0))
+    missed = max(-x.min(), (upper @ x - most).max(), abs(average @ x[: len(average)] - 1))
+    return bool(missed <= FEASIBLE * size)
 
 
 def _path(gains: Gains, features: Features, best: dict[int, _Weights], *, guessed: bool) -> FeaturePath:

@@ -24,6 +24,7 @@ VANISHING = 1e-9
 STEPS = 80  # of the interior-point method; it takes about fifteen
 GAP = 1e-10  # at which it stops, for solutions of length about 1
 REGULARISATION = 1e-13  # added to the diagonal: an alternative that is nowhere active leaves its m_ja undetermined
+CLOSEST = 1e-6  # slopes at the answer of a least-squares problem, relative to the lengths of column and goal
 ACCURATE = 1e-7  # the duality gap that is called optimal, relative to the objective
 
 
@@ -165,7 +166,11 @@ class LinearProgram:
         if status != "Optimal":
             return Answer("failed", None, zeros, zeros)
         solution = self._solver.getSolution()
-        columns, duals = np.array(solution.col_value), np.array(solution.row_dual)[-len(zeros) :]
+        columns = numbers_of(solution.col_value, self._solver.getNumCol())
+        duals = numbers_of(solution.row_dual, self._solver.getNumRow())
+        if columns is None or duals is None:
+            return Answer("failed", None, zeros, zeros)
+        duals = duals[-len(zeros) :]
         x = tuple(
             (columns[first : first + size] - columns[first + size : first + 2 * size]) / self._scale
             for first, size in zip(self._first, self._sizes, strict=False)
@@ -252,6 +257,38 @@ def whitening(spread: Array) -> Array:
     return np.linalg.cholesky((floored + floored.T) / 2)
 
 
+class SolverFailed(ArithmeticError):
+    """An outside solver stopped without an answer, or its answer failed the check that follows."""
+
+
+def numbers_of(answer: Any, size: int) -> Array | None:
+    """Numbers ``[size]`` from an outside solver; None if there are more, or fewer, or some are not finite."""
+    try:
+        values = np.asarray(answer, dtype=float)
+    except (TypeError, ValueError):
+        return None
+    return values if values.shape == (size,) and np.isfinite(values).all() else None
+
+
+def non_negative(system: Array, goal: Array) -> Array | None:
+    """The λ ≥ 0 that brings system @ λ closest to the goal; None if the solver gave up, or its answer is not that λ.
+
+    At the closest point no column leads nearer: their slopes are zero where λ > 0, and not above zero elsewhere.
+    """
+    from scipy.optimize import nnls
+
+    try:
+        answer = nnls(system, goal, maxiter=30 * sum(system.shape))[0]
+    except (RuntimeError, LookupError):
+        return None
+    weights = numbers_of(answer, system.shape[1])
+    if weights is None or (weights < 0).any():
+        return None
+    slopes = system.T @ (goal - system @ weights)
+    most = CLOSEST * np.linalg.norm(system, axis=0) * np.linalg.norm(goal)
+    return weights if (np.where(weights > 0, np.abs(slopes), slopes) <= most).all() else None
+
+
 def least_norm(rows: Array, guess: float | None = None) -> tuple[Array | None, Array]:
     """The shortest u with ``rows @ u ≥ 1``, and weights λ ≥ 0 with ``u ∝ λ @ rows``; u is None if there is no such u.
 
@@ -259,16 +296,14 @@ def least_norm(rows: Array, guess: float | None = None) -> tuple[Array | None, A
     same size, which keeps all digits; a second pass sets it so, unless a guess of 1/‖u‖ did already. All-zero weights
     mean that the solver gave up.
     """
-    from scipy.optimize import nnls
-
     height, u, weights = guess or 1.0, None, np.zeros(len(rows))
     goal = np.zeros(rows.shape[1] + 1)
     goal[-1] = 1.0
     for _ in range(2):
-        try:
-            weights, _ = nnls(np.vstack([rows.T, np.full(len(rows), height)]), goal, maxiter=30 * sum(rows.shape))
-        except RuntimeError:
+        solved = non_negative(np.vstack([rows.T, np.full(len(rows), height)]), goal)
+        if solved is None:
             return None, np.zeros(len(rows))
+        weights = solved
         hull = weights @ rows
         distance = float(np.linalg.norm(hull)) / (float(weights.sum()) or 1.0)
         if distance < VANISHING:

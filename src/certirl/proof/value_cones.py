@@ -8,7 +8,6 @@ data; whatever is chosen, the proof is that of docs/notes/certificate.md, sectio
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from certirl.data.moments import Moments
 from certirl.fit.bellman import MAX_CONDITION, indistinct
-from certirl.fit.program import least_norm
+from certirl.fit.program import least_norm, non_negative
 from certirl.functions.bases import Basis
 from certirl.functions.extrema import first_of_least
 from certirl.functions.frame import frame
@@ -416,20 +415,17 @@ def _least(system: Array, goal: Array, start: NDArray[np.intp], slack: int = 0) 
 
     Few columns have weight: those of ``start`` are tried first, then those along which the distance still falls.
     """
-    from scipy.optimize import nnls
-
-    size, weights = system.shape[1], np.zeros(system.shape[1])
+    size, weights, before = system.shape[1], np.zeros(system.shape[1]), np.inf
     working = np.union1d(start, np.arange(size - slack, size))
     level = _FLAT * np.linalg.norm(system, axis=0) * np.linalg.norm(goal)
-    with contextlib.suppress(RuntimeError):  # the solver gave up
-        while True:
-            solved, _ = nnls(system[:, working], goal, maxiter=30 * sum(system.shape))
-            weights = np.bincount(working, weights=solved, minlength=size).astype(float)
-            falls = system.T @ (goal - system @ weights) - level
-            falls[working] = 0.0
-            new = np.argsort(-falls, kind="stable")[:_AT_ONCE]
-            if not (falls[new] > 0).any():
-                break
-            working = np.union1d(np.flatnonzero(weights), new[falls[new] > 0])
+    while (solved := non_negative(system[:, working], goal)) is not None:
+        weights = np.bincount(working, weights=solved, minlength=size).astype(float)
+        rest = goal - system @ weights
+        falls = system.T @ rest - level
+        falls[working] = 0.0
+        new = np.argsort(-falls, kind="stable")[:_AT_ONCE]
+        if not (falls[new] > 0).any() or not (distance := float(rest @ rest)) < before:
+            break
+        working, before = np.union1d(np.flatnonzero(weights), new[falls[new] > 0]), distance
     weights = weights[: size - slack]
     return np.asarray(weights / weights.sum() if weights.any() else np.full(len(weights), 1 / len(weights)))

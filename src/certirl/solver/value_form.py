@@ -44,6 +44,7 @@ from certirl.fit.effects import (
 )
 from certirl.fit.ends import FEWEST_STEPS, PAIRS, Reached, avoided_ends, compare_ends, first_episodes
 from certirl.fit.features import MARGIN, FeaturePath, Preference, cost_differences, feature_path
+from certirl.fit.program import SolverFailed
 from certirl.fit.rewards import JudgedStates, effects_at, judged_states, read_reward
 from certirl.fit.value_program import (
     PRICE,
@@ -132,9 +133,12 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         judged = judged_states(problem, model)
         program["further"] = effects_at(problem, model, judged.states)
         dynamics: Any = model.next_states if simulator is None else simulator
-        lifted, path = None, None
+        lifted, path, failed = None, None, False
         if settings.features is not None:
-            fit, path = _fit_features(problem, model, rows, settings, dynamics, program)
+            try:
+                fit, path = _fit_features(problem, model, rows, settings, dynamics, program)
+            except SolverFailed:
+                fit, failed = fit_value(rows, **program), True
         elif problem.is_terminal is not None and avoids_termination(dynamics, policy, rows, discount):
             lifted = fit_lifted_value(rows, **program)
             fit = lifted.fit
@@ -144,7 +148,8 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         solution = _concluded(problem, model, rows, fit, judged, lifted, path)
         del rows  # of many numbers, and trials need memory of their own
         if settings.features is not None and path is None:
-            finding = (Reason.ALL_ALIKE if solution.stats.all_alike else Reason.NO_FEATURES).finding()
+            reason = Reason.SOLVER if failed else Reason.NO_FEATURES
+            finding = (Reason.ALL_ALIKE if solution.stats.all_alike else reason).finding()
             solution = replace(solution, reward=None, witness=None).judged(finding)
         elif tried and simulator is None:
             solution = _tried_in_a_model(solution, model, policy)
