@@ -31,6 +31,7 @@ def kind(request):
     return request.param
 
 
+@pytest.mark.thinned(2)
 def test_what_was_saved_is_confirmed(kind, tmp_path):
     found = proof(kind)
     assert found.holds == (kind != "open")
@@ -83,6 +84,7 @@ class Three:
         return np.where(rng.random(states.shape) < (0.7, 0.3)[action] + 0.1 * states, 0.8, -0.8)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", OTHERS)
 def test_agrees_for_other_columns_data_and_tails(name, tmp_path):
     found = OTHERS[name]()
@@ -261,6 +263,7 @@ TABLES = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("step", sizes(10, 1))
 def test_refutes_what_was_altered(kind, step, tmp_path):
     passed = []
@@ -282,6 +285,7 @@ def test_refutes_what_was_altered(kind, step, tmp_path):
     assert passed == []
 
 
+@pytest.mark.thinned(2)
 def test_a_weaker_claim_is_confirmed_as_the_weaker_one(kind, tmp_path):
     header, arrays = contents(kind)
     found = claim_of(header)

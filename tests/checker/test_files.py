@@ -72,6 +72,7 @@ def scaled(header, arrays, factor):
     claim["losses"] = {name: loss * factor for name, loss in claim["losses"].items()}
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("factor", sizes(2.0**-300, 2.0**-27, 2.0**200))
 def test_nothing_is_compared_absolutely(certificate, factor, tmp_path):
     header, arrays = contents(certificate)
@@ -100,6 +101,7 @@ REWARDS = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("how", REWARDS)
 @pytest.mark.parametrize("kind", ["action", "sum", "policy solution", "box"])
 def test_the_reward_is_tied_to_the_sums(kind, how, tmp_path):
@@ -130,6 +132,7 @@ def test_a_mirrored_value_is_rejected(tmp_path):
         certirl.load(path)
 
 
+@pytest.mark.thinned(3)
 def test_an_edited_delta_is_refused_or_spelled_out(kind, tmp_path):
     header, arrays = contents(kind)
     claim = claim_of(header)
@@ -170,6 +173,7 @@ ABOUT = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("how", ABOUT)
 def test_a_certificate_is_about_its_solution(how, tmp_path, capsys):
     header, arrays = contents("action")
@@ -193,6 +197,7 @@ def test_a_domain_changed_everywhere_is_noticed_by_the_place_of_the_margin(tmp_p
 # Reading
 
 
+@pytest.mark.thinned(2)
 def test_what_is_read_says_what_was_saved_and_what_the_check_trusts(kind, tmp_path, capsys):
     made, path = saved(kind), saved(kind).save(tmp_path / "c.npz")
     read = certirl.load(path)
@@ -231,6 +236,7 @@ TAMPERED = {
 }
 
 
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize("how", TAMPERED)
 def test_tampered_numbers_are_never_printed(certificate, how, tmp_path, capsys):
     header, arrays = contents(certificate)
@@ -286,6 +292,7 @@ def test_fields_are_read_strictly(how, tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("size", [0, -3, 10**9])
 def test_sizes_that_no_array_has_are_refused_at_once(kind, size, tmp_path):
     header, arrays = contents(kind)
@@ -492,6 +499,7 @@ def survey(kind, chosen, tmp_path):
     return confirmed, wrong
 
 
+@pytest.mark.thinned(2)
 def test_no_altered_file_is_confirmed_beyond_what_it_supports(kind, tmp_path):
     every = alterations(kind)
     _, wrong = survey(kind, every[3 :: len(every) // 6], tmp_path)

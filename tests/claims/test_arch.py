@@ -63,6 +63,7 @@ def test_quadrature_is_the_law_that_is_sampled(system):
         np.testing.assert_allclose(drawn.mean(axis=1), exact, atol=5 * std / np.sqrt(4_000))
 
 
+@pytest.mark.thinned(3)
 def test_the_expert_is_best_under_the_goal(system):
     if system.switches:
         expert = arch.Best(system, 0.7)

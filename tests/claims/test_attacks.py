@@ -53,6 +53,7 @@ def test_chances_are_probabilities_and_lie_in_the_span_of_the_columns(name, kind
         assert np.abs(phi @ np.linalg.lstsq(phi, chances, rcond=None)[0] - chances).max() < 1e-11
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", SPACES)
 def test_values_and_best_policies_agree_with_iteration(name):
     space = SPACES[name]
@@ -175,6 +176,7 @@ def test_nothing_is_false_in_a_few_runs(part, count):
             assert not run["false"] and not run["above"] and not any(run.get("statements", {}).values()), run
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", [1000, *sizes(*range(1001, 1006))])
 def test_what_solve_says_is_true_of_its_own_reward(seed):
     run = attacks.judge_solve(seed)

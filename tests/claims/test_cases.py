@@ -104,6 +104,7 @@ def test_the_table_names_every_case():
     assert set(REFUSED.values()) == {" ".join(REFUSAL.replace(">", " ").split())}
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("case", HEADER[1:-1])
 @pytest.mark.parametrize("verb", ["certify", "prove", "refute"])
 def test_what_is_said_to_exist_holds_and_is_confirmed_by_the_checker(verb, case, tmp_path):

@@ -97,6 +97,7 @@ RECORDED = {
 SLOW = ("switching thermostat", "switching whirl")
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in RECORDED])
 def test_no_margin_is_smaller_than_before(name):
     make, samples, before = RECORDED[name]

@@ -124,6 +124,7 @@ class Stream(io.StringIO):
         return super().write(text)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize(
     ("stream", "code", "said"),
@@ -301,6 +302,7 @@ def test_a_result_never_takes_the_place_of_what_it_was_made_from(folder, capsys)
     assert "expert.npz is an input" in capsys.readouterr().err
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("path", "problem", "sentence"),
     [

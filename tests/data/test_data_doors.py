@@ -585,6 +585,7 @@ def table(path, log, **columns):
     return path
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
 def test_episodes_in_files_are_kept_together_in_a_proof(tmp_path, suffix, capsys):
     log = drawn(PROBLEM, uniform(100))

@@ -88,6 +88,7 @@ def test_every_frame_is_a_log(kind):
     assert str(named) == f"{str(log).split(';')[0]}; per action: {counts}"
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kind", ["mapping", "arrow", "pandas", "polars"])
 def test_frames_go_straight_into_every_call(kind):
     rng = np.random.default_rng(1)
@@ -126,6 +127,7 @@ def test_files_go_straight_into_solve(tmp_path):
         certirl.solve(tmp_path / "none.csv", discount=0.5)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kind", ["mapping", "arrow", "pandas", "polars"])
 @pytest.mark.parametrize("size", [7, 1000])
 def test_frames_are_streamed_as_they_are_read(kind, size):
@@ -140,6 +142,7 @@ def test_frames_are_streamed_as_they_are_read(kind, size):
         certirl.data.moments.merge([measured, measured])
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kind", ["mapping", "arrow", "pandas", "polars"])
 def test_episodes_of_frames_continue_over_their_blocks(kind, monkeypatch):
     monkeypatch.setattr("certirl.data.formats._BLOCK", 5)

@@ -108,6 +108,7 @@ def assert_same_sums(one, other, tolerance=1e-12):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=0, atol=tolerance * scale)
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_way_of_reading_gives_the_same_transitions(tmp_path, format, kind):
@@ -134,6 +135,7 @@ def test_every_way_of_reading_gives_the_same_transitions(tmp_path, format, kind)
         assert len(tables.read(path, absorb=False, **BOX)) == len(numbers)
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_stream_finds_the_box_the_actions_and_the_rows(tmp_path, format, kind):
@@ -144,6 +146,7 @@ def test_a_stream_finds_the_box_the_actions_and_the_rows(tmp_path, format, kind)
     assert log.domain_from_data and str(stream).startswith(f"{len(columns['state'])} rows in 1 file, states in [")
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("format", FORMATS)
 def test_several_files_are_one_log_whose_episodes_end_with_their_file(tmp_path, format, kind):
@@ -174,6 +177,7 @@ def test_tables_that_are_not_sorted_are_sorted_in_memory(tmp_path, format, kind)
         list(tables.stream(path, **BOX))
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("group", [1, 2, 3])
 def test_wherever_a_parquet_table_is_cut_the_transitions_are_the_same(tmp_path, group, kind):

@@ -71,6 +71,7 @@ def test_value_function_agrees_with_the_truth():
     np.testing.assert_allclose(ours, PROBLEM.values(reward, discount=0.7), atol=1e-10)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("count", sizes(100, 300))
 @pytest.mark.parametrize("paired", [False, True])
 def test_standard_errors_match_the_spread_over_repeated_data(paired, count):

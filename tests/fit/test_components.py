@@ -239,6 +239,7 @@ TAMPERED = [
 ]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("change", "reason"), TAMPERED, ids=[change.__name__ for change, _ in TAMPERED])
 def test_no_changed_sum_is_confirmed(certified_sum, change, reason, tmp_path):
     record, arrays = files.parts(certified_sum.save(tmp_path / "sum"))

@@ -70,6 +70,7 @@ def still_rows(solution, expert):
     return np.concatenate([gains[a][own != a] for a in range(3)])
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("k", [2, 3, 4, 6])
 def test_a_conflict_is_named_exactly_if_there_is_one(k):
     found = 0

@@ -39,6 +39,7 @@ def product_rows(criteria, grids, in_values):
     )
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("objective", ["least-variance", "l1"])
 @pytest.mark.parametrize(("components", "seeds"), [(2, range(4)), (3, range(2))])
 def test_the_joint_program_equals_the_product_grid_program(components, seeds, objective):

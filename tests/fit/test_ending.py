@@ -73,6 +73,7 @@ def test_planning_on_the_reward_does_not_run_into_the_end(grip, monkeypatch):
     assert surviving(grip, solved(grip).reward) < 0.8  # which is what the rule is for
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("grip", [0.6, 5.0])
 def test_the_end_costs_more_than_the_error_of_the_reward_can_earn(grip):
     found = solved(grip)

@@ -26,6 +26,7 @@ def test_estimates_converge_to_the_exact_operators(basis, form):
     assert errors[1] < 0.02
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("basis", BASES, ids=str)
 @pytest.mark.parametrize("count", sizes(50, 200))
 def test_the_mean_form_is_unbiased_and_its_spread_is_as_stated(basis, count):

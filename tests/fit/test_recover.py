@@ -23,6 +23,7 @@ def on_a_grid(criterion, alpha, count=20_001):
     return criterion.margins(alpha) @ criterion.columns.values(states).T
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("basis", [certirl.Legendre(15), certirl.Fourier(15), certirl.Chebyshev(15)], ids=str)
 def test_the_margin_holds_between_all_points_of_a_dense_grid(objective, basis):

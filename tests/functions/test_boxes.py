@@ -62,6 +62,7 @@ def test_values_take_as_much_memory_as_the_index_set():
     assert size == 8 * 1_000 * 495 and peak < 3 * size
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("basis", [SMALL, product(Fourier(5), Legendre(6)), product(Legendre(9), Legendre(9))], ids=str)
 def test_the_margin_is_a_lower_bound_on_a_dense_grid(objective, basis):
@@ -117,6 +118,7 @@ def test_the_soft_form_has_a_cover_of_its_own():
 RIGHT = {"whirl": (WHIRL, 3_000), "independent": (problems.random_independent(seed=3), 30_000)}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", RIGHT)
 @pytest.mark.parametrize("seed", sizes(*range(4)))
 def test_solve_finds_truly_right_rewards(name, seed):

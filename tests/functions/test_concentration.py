@@ -224,6 +224,7 @@ def favard_function(p, frequency, terms=2000):
     return value
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("p", [1, 2, 3])
 @pytest.mark.parametrize("size", [1, 3, 5, 7])
 def test_smoothness_bounds_the_distance_from_waves_nearly_tightly(p, size):

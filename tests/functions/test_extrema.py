@@ -11,6 +11,7 @@ from certirl.ground.domain import mesh
 from sizes import sizes
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=str)
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 12, 30])
 def test_minimum_equals_a_dense_grid(family, size):
@@ -74,6 +75,7 @@ def test_of_equal_minima_the_smallest_state_is_named(family, seed):
     assert minimum(basis, wave)[0] == pytest.approx(first, abs=1e-5)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=str)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_of_equal_minima_on_a_box_the_smallest_in_the_first_coordinate_is_named(family, seed):
@@ -117,6 +119,7 @@ def dense(basis, coefficients):
     return min(float((basis.values(part) @ coefficients).min()) for part in np.array_split(states, 60))
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("basis", BASES, ids=str)
 @pytest.mark.parametrize("decay", [0, 1, 3])
 def test_the_bound_is_never_above_a_dense_grid_and_close_to_a_value(basis, decay):

@@ -115,6 +115,7 @@ def test_sums_are_taken_in_one_order(client, count):
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("place", PLACES, indirect=True)
 @pytest.mark.parametrize("paired", [True, False], ids=["paired", "unpaired"])
 def test_moments_of_draws(place, paired):
@@ -127,6 +128,7 @@ def test_moments_of_draws(place, paired):
     assert_same(moments(place), moments(1))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("place", PLACES, indirect=True)
 @pytest.mark.parametrize("samples", [100_000, 5_000], ids=["sent a few at a time", "sent at once"])
 def test_moments_of_a_log(place, samples, log):

@@ -538,6 +538,7 @@ def squares(states):
     return -(states[:, 0] ** 2)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("discount", [Fraction(9, 10), np.float32(0.9), np.array(0.9)])
 def test_any_real_number_is_a_discount(discount):
     exact = certirl.solve(Drift(), **PLAIN | {"discount": float(discount)})
@@ -964,6 +965,7 @@ class OwnGenerator(Drift):
         return super().sample(states, action, self.rng)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("simulator", "sentence"),
     [

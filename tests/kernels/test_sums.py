@@ -79,6 +79,7 @@ def test_rows_and_columns_may_be_of_different_families_and_intervals(kernel):
     agree(placed, (y, x), y.size)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_single_pair_and_equal_pairs_stay_within_the_stated_error(family, kernel):

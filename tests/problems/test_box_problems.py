@@ -38,6 +38,7 @@ def test_samples_follow_the_density(problem):
         assert error.max() < 4.5
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("problem", [PROBLEMS[0], PROBLEMS[1], PROBLEMS[4]], ids=str)
 def test_exact_operators_are_what_estimates_tend_to(problem):
     basis = product(*[Legendre(5)] * len(problem.domain))

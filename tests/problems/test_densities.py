@@ -38,6 +38,7 @@ def kolmogorov(density):
     return np.abs(distribution(density, x) - u).max()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("degree", "seeds"), [(2, 3), (4, 3), (20, 3), *sizes((10, 10), (10, 40), (2, 10), (4, 10), (20, 10))]
 )
@@ -48,6 +49,7 @@ def test_chords_stay_within_the_tolerance_of_the_distribution(degree, seeds):
             assert kolmogorov(density) < TOLERANCE < 1e-6
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("at", [-1.0, -0.9999, -0.3, 0.0, 0.5, 1 / 3, 1.0])
 @pytest.mark.parametrize("power", [2, 4, 10])
 def test_zeros_of_the_density_do_no_harm(at, power):

@@ -56,6 +56,7 @@ def test_samples_follow_the_density(problem):
         assert kstest(drawn, lambda x, cdf=cdf: np.interp(x, grid, cdf)).pvalue > 1e-4
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("basis", sizes(certirl.Legendre(9), certirl.Fourier(9), certirl.Chebyshev(9)), ids=str)
 def test_exact_operators_agree_with_adaptive_quadrature(problem, basis):
     basis = basis.on(problem.domain)
@@ -131,6 +132,7 @@ def fine_grid_margins(problem, reward, states, cells):
     return np.array([own - other for other in others])
 
 
+@pytest.mark.thinned(2)
 def test_true_margins_agree_with_a_fine_grid_mdp(problem):
     reward, states = wavy(problem), np.linspace(*problem.domain[0], 101)
     h1, h2, h3 = (fine_grid_margins(problem, reward, states, cells) for cells in (200, 400, 800))

@@ -1,5 +1,7 @@
 """Bounds hold: exactly where nothing is random, over many data sets, and no loss can be left out."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -19,11 +21,11 @@ from certirl.proof.sums import gather
 from certirl.proof.training import fit_surrogates
 from exact import exact_evidence
 from sizes import sizes
+from solved import POLYNOMIAL as PROBLEM
+from solved import solution
 
 DISCOUNT = 0.7
-PROBLEM = certirl.problems.random_polynomial(seed=7)
 COLUMNS = Legendre(3).on(PROBLEM.domain)
-REWARD = certirl.solve(PROBLEM, basis=Legendre(11), columns=3, discount=DISCOUNT, samples=20_000, rng=0).reward
 
 
 class Setting:
@@ -50,27 +52,37 @@ def wave(states):
     return np.cos(3 * states[:, 0]) + states.sum(axis=1)
 
 
-def settings():
-    square = product(Legendre(3), Legendre(3), index="full")
+@functools.cache
+def box_with_switches():
     box = certirl.problems.random_independent(seed=0, degree=4)
     truth = Truth(box, nodes=4, fine=60)
-    greedy = box_switching.Greedy(truth, truth.plan(wave, discount=DISCOUNT)[0])
-    circle = certirl.problems.independent(certirl.problems.circle(), certirl.problems.thermostat())
-    return {
-        "polynomial": lambda: Setting(PROBLEM, Legendre(3), 1, wave),
-        "polynomial, switching": lambda: Setting(PROBLEM, Legendre(3), Steps((-0.3, 0.4), (0, 2, 1)), wave),
-        "thermostat": lambda: Setting(certirl.problems.thermostat(noise=3.0), Legendre(7), 0, wave),
-        "circle": lambda: Setting(certirl.problems.circle(), Fourier(7), 2, wave),
-        "box": lambda: Setting(box, square, 0, wave, nodes=4, fine=60),
-        "box, switching": lambda: Setting(box, square, greedy, wave, nodes=4, fine=60),
-        "whirl": lambda: Setting(certirl.problems.whirl(), product(Legendre(5), Legendre(5)), 0, wave, fine=60),
-        "circle and interval": lambda: Setting(circle, product(Fourier(7), Legendre(7)), 1, wave, fine=60),
-    }
+    return box, box_switching.Greedy(truth, truth.plan(wave, discount=DISCOUNT)[0])
 
 
-SETTINGS = settings()
+def on_box(switching):
+    box, greedy = box_with_switches()
+    square = product(Legendre(3), Legendre(3), index="full")
+    return Setting(box, square, greedy if switching else 0, wave, nodes=4, fine=60)
 
 
+def circle_and_interval():
+    both = certirl.problems.independent(certirl.problems.circle(), certirl.problems.thermostat())
+    return Setting(both, product(Fourier(7), Legendre(7)), 1, wave, fine=60)
+
+
+SETTINGS = {
+    "polynomial": lambda: Setting(PROBLEM, Legendre(3), 1, wave),
+    "polynomial, switching": lambda: Setting(PROBLEM, Legendre(3), Steps((-0.3, 0.4), (0, 2, 1)), wave),
+    "thermostat": lambda: Setting(certirl.problems.thermostat(noise=3.0), Legendre(7), 0, wave),
+    "circle": lambda: Setting(certirl.problems.circle(), Fourier(7), 2, wave),
+    "box": lambda: on_box(False),
+    "box, switching": lambda: on_box(True),
+    "whirl": lambda: Setting(certirl.problems.whirl(), product(Legendre(5), Legendre(5)), 0, wave, fine=60),
+    "circle and interval": circle_and_interval,
+}
+
+
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("seed", sizes(1, 2, 3))
 @pytest.mark.parametrize("name", SETTINGS)
 def test_without_noise_the_true_curve_is_within_its_band(name, seed):
@@ -135,7 +147,7 @@ def share_outside(setting, runs, samples=40):
 
 @pytest.mark.parametrize("runs", sizes(3, 20))
 def test_second_order_is_needed(monkeypatch, runs):
-    setting = Setting(PROBLEM, Legendre(3), 0, REWARD)
+    setting = Setting(PROBLEM, Legendre(3), 0, solution().reward)
     assert share_outside(setting, runs) == 0
     nothing = _Size(np.zeros(2), np.eye(2), 0.0, 0.0, 0.0, np.zeros((0, 2)))
     monkeypatch.setattr(inequalities, "_size", lambda *_: nothing)
@@ -165,17 +177,18 @@ def test_the_band_is_needed(monkeypatch, runs):
 
 def many(runs, *, paired, delta, samples):
     """How many of so many bounds exceed the true margin."""
-    truth, wrong = PROBLEM.true_margin(REWARD, discount=DISCOUNT), 0
+    truth, wrong = PROBLEM.true_margin(solution().reward, discount=DISCOUNT), 0
     case = Case.of(0, COLUMNS, n_actions=3, discount=DISCOUNT, tail=0.0)
     for seed in range(runs):
         streams = np.random.default_rng(seed).spawn(2)
         training = draw(PROBLEM, COLUMNS, max(samples // 5, 300), streams[0], design=True, paired=paired)
-        surrogates, _ = fit_surrogates(case, REWARD, training, samples=samples, delta=delta)
+        surrogates, _ = fit_surrogates(case, solution().reward, training, samples=samples, delta=delta)
         fresh = draw(PROBLEM, COLUMNS, samples, streams[1], design=True, paired=paired)
         wrong += conclude(case, surrogates, gather(surrogates, fresh), delta=delta).margin > truth
     return wrong
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("runs", sizes(8, 150))
 @pytest.mark.parametrize("paired", [True, False])
 def test_bounds_hold_over_many_data_sets(paired, runs):

@@ -96,6 +96,7 @@ def reward_of(toy, seed):
     return certirl.Reward(grid, values, ended=toy.terminal)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kind", ["line", "ring", "goal", "gate"])
 @pytest.mark.parametrize("form", ["cells", "value"])
 def test_no_cell_is_proved_falsely_even_of_barely_wrong_experts(kind, form):

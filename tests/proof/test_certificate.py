@@ -190,6 +190,7 @@ KINDS = {
 }
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("paired", [True, False])
 def test_no_bound_exceeds_the_truth(kind, paired):

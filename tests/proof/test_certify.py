@@ -6,22 +6,20 @@ import pytest
 import certirl
 import files
 from certirl.proof.certify import certify
+from solved import POLYNOMIAL as PROBLEM
+from solved import solution
 
-PROBLEM = certirl.problems.random_polynomial(seed=7)
 COLUMNS = certirl.Legendre(3).on(PROBLEM.domain)
-REWARD = certirl.solve(
-    PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=20_000, rng=0, progress=False
-).reward
 GIVEN = {"discount": 0.7, "expert": 0, "columns": COLUMNS, "rng": 1}
 
 
 @pytest.fixture(scope="module")
 def certificate():
-    return certify(REWARD, PROBLEM, tail=0, samples=50_000, **GIVEN)
+    return certify(solution().reward, PROBLEM, tail=0, samples=50_000, **GIVEN)
 
 
 def test_a_right_reward_is_certified_below_its_true_margin(certificate):
-    truth = PROBLEM.true_margin(REWARD, discount=0.7)
+    truth = PROBLEM.true_margin(solution().reward, discount=0.7)
     assert certificate.holds and certificate.word == "certified"
     assert 0 < certificate.margin < truth
     assert abs(certificate.estimated - truth) < sum(certificate.losses.values())
@@ -49,15 +47,15 @@ def test_assumptions_are_named(certificate):
 
 
 def test_without_a_tail_it_is_conditional_never_certified():
-    found = certify(REWARD, PROBLEM, samples=50_000, **GIVEN)
+    found = certify(solution().reward, PROBLEM, samples=50_000, **GIVEN)
     assert found.margin > 0 and not found.holds
     assert found.word == "conditional" and "NOT DECLARED" in str(found) and "ertified with" not in str(found)
 
 
 def test_more_samples_are_asked_for_and_suffice():
-    few = certify(REWARD, PROBLEM, tail=0, samples=6_000, **GIVEN)
+    few = certify(solution().reward, PROBLEM, tail=0, samples=6_000, **GIVEN)
     assert not few.holds and few.samples_needed > few.samples
-    assert certify(REWARD, PROBLEM, tail=0, samples=int(2.5 * few.samples_needed), **GIVEN).holds
+    assert certify(solution().reward, PROBLEM, tail=0, samples=int(2.5 * few.samples_needed), **GIVEN).holds
 
 
 def test_a_wrong_reward_is_not_certified():
@@ -69,10 +67,10 @@ def test_a_wrong_reward_is_not_certified():
 def test_any_function_can_be_certified():
     """The same reward as an expansion, as a plain function and as a polynomial: the same proof."""
     power = np.polynomial.Polynomial(
-        np.polynomial.legendre.leg2poly(REWARD.coefficients * np.sqrt(np.arange(11) + 0.5))
+        np.polynomial.legendre.leg2poly(solution().reward.coefficients * np.sqrt(np.arange(11) + 0.5))
     )
-    exact = certify(REWARD, PROBLEM, tail=0, samples=60_000, **GIVEN)
-    for other in (lambda s: REWARD(s), lambda s: power(s[:, 0])):
+    exact = certify(solution().reward, PROBLEM, tail=0, samples=60_000, **GIVEN)
+    for other in (lambda s: solution().reward(s), lambda s: power(s[:, 0])):
         found = certify(other, PROBLEM, tail=0, samples=60_000, **GIVEN)
         assert found.holds
         assert found.estimated == pytest.approx(exact.estimated, rel=1e-6)
@@ -110,7 +108,7 @@ def test_a_certificate_survives_the_file(tmp_path):
 )
 def test_bad_settings_of_certify(settings, error, sentence):
     with pytest.raises(error, match=sentence):
-        certify(REWARD, PROBLEM, **{"tail": 0, "samples": 1_000, **GIVEN, **settings})
+        certify(solution().reward, PROBLEM, **{"tail": 0, "samples": 1_000, **GIVEN, **settings})
 
 
 def test_bad_rewards_are_refused():
@@ -124,7 +122,7 @@ def test_bad_rewards_are_refused():
 
 def test_a_tail_of_one_proves_nothing():
     with pytest.raises(ValueError, match=r"^3 columns give τ = 1; .*: use at least 5 columns \(τ = "):
-        certify(REWARD, PROBLEM, tail=certirl.Smooth(5, 1.0), samples=20_000, **GIVEN)
+        certify(solution().reward, PROBLEM, tail=certirl.Smooth(5, 1.0), samples=20_000, **GIVEN)
 
 
 @pytest.mark.slow
@@ -141,7 +139,7 @@ def test_a_domain_read_off_the_data_is_no_ground_for_a_proof():
     data = certirl.sample(PROBLEM, basis=COLUMNS, samples=500, rng=0)
     undeclared = certirl.Transitions(data.states, data.actions, data.next_states)
     with pytest.raises(ValueError, match="declared domain"):
-        certify(REWARD, undeclared, tail=0, **GIVEN | {"columns": certirl.Legendre(3)})
+        certify(solution().reward, undeclared, tail=0, **GIVEN | {"columns": certirl.Legendre(3)})
     with pytest.raises(ValueError, match="declared domain"):
         certirl.solve(undeclared, basis=certirl.Legendre(5), columns=3, discount=0.7, delta=0.05, tail=0)
 

@@ -21,6 +21,7 @@ CASES = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", CASES)
 def test_memory_is_forecast_within_a_factor_of_four(name):
     simulator, expert, columns, samples = CASES[name]

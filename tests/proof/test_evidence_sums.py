@@ -88,6 +88,7 @@ def compare(s, stream):
     return found
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("expert", [1, middle, mixing], ids=["constant", "switching", "mixing"])
 @pytest.mark.parametrize("columns", [Legendre(1), Legendre(4), *sizes(Fourier(5), Chebyshev(8), Fourier(4))], ids=str)
@@ -102,6 +103,7 @@ def test_evidence_equals_the_dense_sums(columns, expert, paired):
         assert found.paired == paired
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("expert", [0, middle], ids=["constant", "switching"])
 def test_evidence_on_a_box_equals_the_dense_sums(expert, paired):

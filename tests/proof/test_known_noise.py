@@ -210,6 +210,7 @@ def test_bounds_are_the_true_values_where_the_drift_is_certain(kind):
     assert 0.97 * np.ptp(value) < bounds.span <= np.ptp(value) + 1e-9
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kind", ["switch", "constant"])
 @pytest.mark.parametrize("spread", [0.01, 0.03])
 def test_no_bound_exceeds_the_truth(kind, spread):

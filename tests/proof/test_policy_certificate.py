@@ -36,6 +36,7 @@ def certificate(problem):
     return certirl.certify(problem.reward, problem.dynamics, samples=60_000, rng=0, **settings)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("seed", [1, 3, *sizes(14, 2, 9, 11, 13, 19)])
 def test_nothing_a_certificate_says_is_false(seed, monkeypatch):
     monkeypatch.setattr(experiment, "POLYNOMIAL", 15_000)
@@ -470,6 +471,7 @@ def test_probabilities_add_up_exactly(problem):
     assert np.abs(policy.probabilities(GRID[:, None]).sum(axis=1) - 1).max() < 1e-15
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("budget", [120, 200, 250])
 def test_a_budget_too_small_for_any_policy_is_refused_at_once(budget):
     room = certirl.problems.comfort()

@@ -60,6 +60,7 @@ class Turn:
 # Soundness
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("count", sizes(3, 51))
 @pytest.mark.parametrize(("k", "share"), [(3, 0.3), (4, 0.02), (4, 0.3), (5, 0.1)])
 def test_solvable_problems_are_never_refuted(k, share, count, monkeypatch):

@@ -109,6 +109,7 @@ class Nearly(Problem):
 # Soundness
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("count", sizes(2, 40))
 @pytest.mark.parametrize(("K", "share"), [(4, 0.3), (4, 0.7), (6, 0.3)])
 def test_boxes_with_a_reward_are_never_refuted(K, share, count, monkeypatch):
@@ -129,6 +130,7 @@ def test_boxes_with_a_reward_are_never_refuted(K, share, count, monkeypatch):
     assert solvable >= count // 4
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("count", sizes(2, 40))
 @pytest.mark.parametrize(("K", "tube"), [(3, 0.02), (4, 0.05), (6, 0.05)])
 def test_experts_on_boxes_who_can_be_explained_are_never_refuted(K, tube, count, monkeypatch):

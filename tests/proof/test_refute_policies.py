@@ -32,6 +32,7 @@ def some_problem(seed):
 # Soundness
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("count", sizes(4, 27))
 @pytest.mark.parametrize(("k", "tube"), [(2, 0.001), (3, 0.001), (4, 0.05)])
 def test_experts_who_can_be_explained_are_never_refuted(k, tube, count, monkeypatch):

@@ -13,6 +13,7 @@ SETTINGS = {"states": 20, "samples": 3000, "rng": 0}
 CHECK = rollout_check(SOLUTION, PROBLEM, **SETTINGS)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("problem", "reward", "expert"),
     [

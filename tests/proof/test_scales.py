@@ -65,6 +65,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("power", [-700, -540, 540, 700])  # squares leave the range from 2^±538 on
 def test_a_certificate_scales_with_the_reward_to_the_last_bit(family, power):
@@ -76,6 +77,7 @@ def test_a_certificate_scales_with_the_reward_to_the_last_bit(family, power):
     assert scaled.samples_needed == plain.samples_needed
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("power", [-700, 700])
 def test_a_policys_certificate_scales_with_the_reward(power, tmp_path):
     unit = math.ldexp(1.0, power)
@@ -91,6 +93,7 @@ def test_a_policys_certificate_scales_with_the_reward(power, tmp_path):
     assert read.margin == scaled.margin and read.value_span == scaled.value_span
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("unit", [1e-170, 1e-200, 1e-240])
 def test_a_barely_wrong_reward_of_tiny_scale_is_not_certified(unit):
     """The true margin is negative: both actions do the same but for a shift against action 0."""

@@ -40,6 +40,7 @@ def total(states):
 ASKED = {"discount": 0.5, "reward_range": (-5.0, 5.0), "samples": 600, "share": 0.1}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("paired", [True, False])
 def test_the_margin_is_supported_and_below_the_truth(paired):
     found = scenario(total, Drift(gap=0.4), rng=0, paired=paired, **{**ASKED, "samples": 2_000})

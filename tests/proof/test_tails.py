@@ -133,6 +133,7 @@ def test_truncated_noise_on_a_box_bounds_the_quadrature():
     assert certirl.GaussianNoise(0.5, slope=0.0, truncated=True).number(box) < 1e-9
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("width", [0.7, 3.0, 6.7, 40.0])
 def test_the_mass_of_truncated_noise_off_the_real_line_is_bounded(width):
     """∫|p(y − m)/Z(m)|dy ≤ exp(κv²/2) at complex m, by quadrature along a long line of means."""

@@ -7,43 +7,40 @@ import pytest
 
 import certirl
 from certirl.show import charts
-
-PROBLEM = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
-SETTINGS = {"discount": 0.7, "expert": 0, "basis": certirl.Legendre(11), "columns": 3, "rng": 0}
-CERTIFIED = certirl.solve(PROBLEM, delta=0.05, tail=0, **SETTINGS)
+from solved import certified
 
 
 def test_losses_are_subtracted_from_the_estimate_and_leave_the_margin():
-    budget = charts.budget(CERTIFIED.certificate)
-    assert budget.parts[0] == ("estimated", CERTIFIED.certificate.estimated)
-    assert budget.value == CERTIFIED.certificate.margin
+    budget = charts.budget(certified().certificate)
+    assert budget.parts[0] == ("estimated", certified().certificate.estimated)
+    assert budget.value == certified().certificate.margin
     assert sum(value for _, value in budget.parts) == pytest.approx(budget.value, abs=5e-4 * budget.parts[0][1])
-    nothing = charts.budget(replace(CERTIFIED.certificate, margin=-np.inf, losses={"estimation": np.inf}))
+    nothing = charts.budget(replace(certified().certificate, margin=-np.inf, losses={"estimation": np.inf}))
     assert nothing.total == "" and "no bound" in nothing.title
 
 
 def test_rounds_are_kept_with_forecasts_and_the_part_of_delta_they_spent(tmp_path):
-    rounds = CERTIFIED.stats.search
-    assert rounds[-1].samples == CERTIFIED.samples and rounds[-1].delta == pytest.approx(0.025)
-    assert rounds[-1].proved == pytest.approx(CERTIFIED.certificate.margin / CERTIFIED.certificate.estimated)
+    rounds = certified().stats.search
+    assert rounds[-1].samples == certified().samples and rounds[-1].delta == pytest.approx(0.025)
+    assert rounds[-1].proved == pytest.approx(certified().certificate.margin / certified().certificate.estimated)
     assert all(each.delta == 0 and np.isnan(each.proved) for each in rounds[:-1])
-    CERTIFIED.save(tmp_path / "rounds.npz")
+    certified().save(tmp_path / "rounds.npz")
     kept = certirl.load(tmp_path / "rounds.npz").stats.search
     np.testing.assert_array_equal([astuple(each) for each in kept], [astuple(each) for each in rounds])
-    chart = charts.rounds_chart(CERTIFIED)
+    chart = charts.rounds_chart(certified())
     assert chart.curves[0].x.tolist() == [each.samples for each in rounds]
     with pytest.raises(ValueError, match="no rounds to draw"):
-        charts.rounds_chart(replace(CERTIFIED, stats=replace(CERTIFIED.stats, search=())))
+        charts.rounds_chart(replace(certified(), stats=replace(certified().stats, search=())))
 
 
 def test_the_proved_bound_is_below_the_estimate_and_above_the_margin():
-    (chart,) = charts.certificate_charts(CERTIFIED.certificate)
-    estimate, least = CERTIFIED.certificate.advantage(chart.curves[0].x)
+    (chart,) = charts.certificate_charts(certified().certificate)
+    estimate, least = certified().certificate.advantage(chart.curves[0].x)
     y, lower = (np.nanmin([getattr(curve, name) for curve in chart.curves], axis=0) for name in ("y", "lower"))
     np.testing.assert_array_equal(y, np.nanmin(estimate, axis=0))
-    assert (lower <= y).all() and lower.min() >= CERTIFIED.certificate.margin
+    assert (lower <= y).all() and lower.min() >= certified().certificate.margin
     assert (lower >= np.nanmin(least, axis=0)).all()
-    assert chart.levels[1].value == CERTIFIED.certificate.margin
+    assert chart.levels[1].value == certified().certificate.margin
 
 
 def test_cells_without_transitions_are_empty_and_colours_follow_the_others():
@@ -125,6 +122,6 @@ def test_of_a_sum_the_terms_add_up_to_the_margin_over_each_alternative():
 
 
 def test_an_action_has_one_colour_in_all_charts_of_an_answer():
-    drawn = [*charts.margin_charts(CERTIFIED), *charts.certificate_charts(CERTIFIED.certificate)]
+    drawn = [*charts.margin_charts(certified()), *charts.certificate_charts(certified().certificate)]
     over = {(curve.label, curve.colour) for chart in drawn for curve in chart.curves if curve.label.startswith("over")}
     assert over == {("over action 1", 1), ("over action 2", 2)}

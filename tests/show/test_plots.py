@@ -1,3 +1,5 @@
+import functools
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -6,42 +8,49 @@ import certirl
 from certirl import plots
 from certirl.show import charts
 from certirl.show.plots import arrange
+from solved import POLYNOMIAL as PROBLEM
+from solved import certified
 
 mpl.use("Agg")
-PROBLEM = certirl.problems.random_polynomial(seed=7)
-SOLUTION = certirl.solve(PROBLEM, basis=certirl.Legendre(7), discount=0.7, rng=0, samples=5_000)
-CERTIFIED = certirl.solve(
-    certirl.problems.random_polynomial(seed=7, actions=3, degree=10),
-    basis=certirl.Legendre(11),
-    columns=3,
-    discount=0.7,
-    delta=0.05,
-    tail=0,
-    rng=0,
-)
+
+
+@functools.cache
+def solution():
+    return certirl.solve(PROBLEM, basis=certirl.Legendre(7), discount=0.7, rng=0, samples=5_000)
+
+
+@functools.cache
+def in_a_box():
+    basis = certirl.product(*[certirl.Legendre(4)] * 3)
+    return certirl.solve(certirl.problems.whirl(dimension=3), basis=basis, discount=0.7, rng=0, samples=2_000)
+
+
+@functools.cache
+def of_a_sum():
+    return certirl.solve(SUM, components=SUM.components, columns=3, discount=0.7, rng=0, samples=3_000)
 
 
 def test_axes_in_axes_out():
     import matplotlib.pyplot as plt
 
     _, ax = plt.subplots()
-    assert plots.margins(SOLUTION, ax=ax) is ax
-    assert plots.reward(SOLUTION, ax=ax) is ax
+    assert plots.margins(solution(), ax=ax) is ax
+    assert plots.reward(solution(), ax=ax) is ax
     plt.close("all")
 
 
 def test_the_curves_drawn_are_the_margins(tmp_path):
     import matplotlib.pyplot as plt
 
-    axes = SOLUTION.plot(problem=PROBLEM)
+    axes = solution().plot(problem=PROBLEM)
     s, drawn = axes[1].lines[0].get_data()
-    np.testing.assert_allclose(drawn, SOLUTION.margins(s)[0])
+    np.testing.assert_allclose(drawn, solution().margins(s)[0])
     s, drawn = axes[1].lines[1].get_data()
-    np.testing.assert_allclose(drawn, PROBLEM.margins(SOLUTION.reward, s, discount=0.7)[0])
+    np.testing.assert_allclose(drawn, PROBLEM.margins(solution().reward, s, discount=0.7)[0])
     plt.close("all")
-    SOLUTION.plot(tmp_path / "picture.pdf")
+    solution().plot(tmp_path / "picture.pdf")
     with pytest.raises(TypeError, match=r"plot\(\) got an unexpected keyword argument 'colour'"):
-        SOLUTION.plot(colour="red")
+        solution().plot(colour="red")
     assert (tmp_path / "picture.pdf").stat().st_size > 1000
 
 
@@ -55,21 +64,16 @@ def test_without_a_reward_there_is_nothing_to_draw():
         plots.margins(nothing)
 
 
-BOX = certirl.problems.whirl(dimension=3)
-BASIS = certirl.product(*[certirl.Legendre(4)] * 3)
-IN_A_BOX = certirl.solve(BOX, basis=BASIS, discount=0.7, rng=0, samples=2_000)
-
-
 def test_on_a_box_maps_are_drawn_with_the_worst_state_marked(tmp_path):
     import matplotlib.pyplot as plt
 
-    axes = IN_A_BOX.plot()
+    axes = in_a_box().plot()
     for ax in axes:
         assert "s[0]" in ax.get_xlabel() and "s[1]" in ax.get_ylabel() and "s[2]" in ax.get_title()
-        np.testing.assert_array_equal(np.ravel(ax.lines[0].get_data()), IN_A_BOX.state[:2])
+        np.testing.assert_array_equal(np.ravel(ax.lines[0].get_data()), in_a_box().state[:2])
     assert len(axes[0].figure.axes) == 4  # two maps, two colour bars
     plt.close("all")
-    IN_A_BOX.plot(path=tmp_path / "map.png")
+    in_a_box().plot(path=tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 1000
 
 
@@ -88,29 +92,28 @@ def test_the_true_margins_of_a_box_are_drawn_if_the_problem_is_known():
 def test_the_map_drawn_is_the_smallest_margin():
     import matplotlib.pyplot as plt
 
-    ax = plots.margins(IN_A_BOX)
+    ax = plots.margins(in_a_box())
     values = ax.collections[0].get_array()
-    states = np.tile(IN_A_BOX.state, (4, 1))
+    states = np.tile(in_a_box().state, (4, 1))
     middle = 1 - 1 / 160  # of the last cell
     states[:, :2] = np.multiply(middle, [[-1, -1], [1, -1], [-1, 1], [1, 1]])
     corners = np.asarray(values).reshape(160, 160)[[0, 0, -1, -1], [0, -1, 0, -1]]
-    np.testing.assert_allclose(corners, IN_A_BOX.margins(states).min(axis=0))
+    np.testing.assert_allclose(corners, in_a_box().margins(states).min(axis=0))
     with pytest.raises(ValueError, match="plane must name two"):
-        plots.reward(IN_A_BOX, plane=(0, 3))
+        plots.reward(in_a_box(), plane=(0, 3))
     plt.close("all")
 
 
 SUM = certirl.problems.factorised(seed=11, components=3)
-ADDED = certirl.solve(SUM, components=SUM.components, columns=3, discount=0.7, rng=0, samples=3_000)
 
 
 def test_of_a_sum_every_reward_is_drawn_and_what_each_component_adds_to_the_margin(tmp_path):
     import matplotlib.pyplot as plt
 
-    *rewards, first, second = ADDED.plot()
-    names = [component.name for component in ADDED.reward.components]
+    *rewards, first, second = of_a_sum().plot()
+    names = [component.name for component in of_a_sum().reward.components]
     assert [ax.get_title() for ax in rewards] == [f"R({name})" for name in names]
-    for bars, added in zip((first, second), ADDED.contributions.T, strict=True):
+    for bars, added in zip((first, second), of_a_sum().contributions.T, strict=True):
         *widths, total = (bar.get_width() for bar in bars.patches)
         np.testing.assert_allclose(np.sort(widths), np.sort(added))
         assert total == pytest.approx(added.sum())
@@ -121,16 +124,16 @@ def test_pictures_of_several_panels_take_axes_a_figure_or_the_place_of_axes():
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 3, layout="constrained")
-    assert list(plots.reward(ADDED.reward, ax=axes)) == list(axes)
+    assert list(plots.reward(of_a_sum().reward, ax=axes)) == list(axes)
     with pytest.raises(ValueError, match="the picture has 3 panels: pass 3 axes or a figure, got 2 axes"):
-        plots.reward(ADDED.reward, ax=axes[:2])
+        plots.reward(of_a_sum().reward, ax=axes[:2])
     with pytest.raises(ValueError, match="got 1 axes"):
-        plots.margins(ADDED, ax=figure.add_axes((0, 0, 1, 1)))
+        plots.margins(of_a_sum(), ax=figure.add_axes((0, 0, 1, 1)))
     left, right = plt.figure(figsize=(16, 6), layout="constrained").subfigures(1, 2)
-    drawn = [*plots.solution(ADDED, ax=left), *plots.solution(SOLUTION, ax=right)]
+    drawn = [*plots.solution(of_a_sum(), ax=left), *plots.solution(solution(), ax=right)]
     assert [ax.figure for ax in drawn] == [left] * 5 + [right] * 2
     figure, (first, second) = plt.subplots(1, 2, figsize=(12, 6), layout="constrained")
-    inside = plots.solution(SOLUTION, ax=second)
+    inside = plots.solution(solution(), ax=second)
     figure.canvas.draw()
     assert second not in figure.axes and first in figure.axes
     boxes = [ax.get_window_extent() for ax in inside]
@@ -142,10 +145,10 @@ def test_no_legend_covers_data_and_no_label_leaves_the_picture():
     import matplotlib.pyplot as plt
 
     for axes in (
-        SOLUTION.plot(problem=PROBLEM),
-        IN_A_BOX.plot(),
-        plots.rounds(CERTIFIED),
-        CERTIFIED.certificate.plot(),
+        solution().plot(problem=PROBLEM),
+        in_a_box().plot(),
+        plots.rounds(certified()),
+        certified().certificate.plot(),
     ):
         figure = np.ravel(axes)[0].figure
         figure.canvas.draw()
@@ -161,9 +164,9 @@ def test_no_legend_covers_data_and_no_label_leaves_the_picture():
 def test_the_budget_ends_at_the_margin():
     import matplotlib.pyplot as plt
 
-    bars = plots.budget(CERTIFIED.certificate).patches
-    assert bars[0].get_width() == CERTIFIED.certificate.estimated
-    assert bars[-1].get_width() == CERTIFIED.certificate.margin
+    bars = plots.budget(certified().certificate).patches
+    assert bars[0].get_width() == certified().certificate.estimated
+    assert bars[-1].get_width() == certified().certificate.margin
     ends = [bar.get_x() + bar.get_width() for bar in bars]
     assert ends[-2] == pytest.approx(ends[-1], abs=5e-4 * ends[0])
     plt.close("all")
@@ -186,8 +189,8 @@ def test_empty_cells_have_no_colour_and_extrapolated_ones_are_hatched():
 
 @pytest.mark.parametrize("picture", [plots.reward, plots.margins])
 def test_every_picture_is_written_where_it_is_asked_for(picture, tmp_path):
-    for number, solution in enumerate((SOLUTION, IN_A_BOX, ADDED)):
-        picture(solution, path=tmp_path / f"{number}.png")
+    for number, found in enumerate((solution(), in_a_box(), of_a_sum())):
+        picture(found, path=tmp_path / f"{number}.png")
         assert (tmp_path / f"{number}.png").read_bytes().startswith(b"\x89PNG")
 
 

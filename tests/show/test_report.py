@@ -113,6 +113,7 @@ class Parsed(HTMLParser):
         return [element for element in self.elements if element["tag"] == tag]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kind", [*MAKERS, *MORE])
 def test_a_page_is_whole_and_claims_what_the_record_claims(kind):
     answer, parsed = record(kind), Parsed(page(kind))

@@ -1,3 +1,5 @@
+import functools
+
 import numpy as np
 import pytest
 
@@ -8,10 +10,14 @@ from certirl.data.simulator import as_generator, draw
 from certirl.data.transitions import CHUNK
 from certirl.fit.choose import best_columns
 from sizes import sizes
+from solved import THREE_ACTIONS as PROBLEM
 
-PROBLEM = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
 SETTINGS = {"basis": certirl.Legendre(11), "discount": 0.7, "expert": 0, "rng": 0, "samples": 10_000}
-SOLUTION = certirl.solve(PROBLEM, **SETTINGS)
+
+
+@functools.cache
+def solved():
+    return certirl.solve(PROBLEM, **SETTINGS)
 
 
 class Walk:
@@ -25,32 +31,32 @@ class Walk:
 
 
 def test_the_contract():
-    assert SOLUTION.status == "solved"
-    assert isinstance(SOLUTION.reward(0.3), float)
-    assert SOLUTION.reward(np.linspace(-1, 1, 5)).shape == (5,)
-    assert SOLUTION.reward(np.zeros((5, 1))).shape == (5,)
-    assert SOLUTION.reward.derivative(0.3) == pytest.approx(
-        (SOLUTION.reward(0.3 + 1e-6) - SOLUTION.reward(0.3 - 1e-6)) / 2e-6, rel=1e-5
+    assert solved().status == "solved"
+    assert isinstance(solved().reward(0.3), float)
+    assert solved().reward(np.linspace(-1, 1, 5)).shape == (5,)
+    assert solved().reward(np.zeros((5, 1))).shape == (5,)
+    assert solved().reward.derivative(0.3) == pytest.approx(
+        (solved().reward(0.3 + 1e-6) - solved().reward(0.3 - 1e-6)) / 2e-6, rel=1e-5
     )
-    assert SOLUTION.reward.coefficients.shape == (11,) and SOLUTION.reward.basis.size == 11
-    assert SOLUTION.margin == pytest.approx(1) and SOLUTION.samples == 10_000
-    assert PROBLEM.true_margin(SOLUTION.reward, discount=0.7) > 0
+    assert solved().reward.coefficients.shape == (11,) and solved().reward.basis.size == 11
+    assert solved().margin == pytest.approx(1) and solved().samples == 10_000
+    assert PROBLEM.true_margin(solved().reward, discount=0.7) > 0
 
 
 def test_the_print_has_six_lines_and_never_says_more_than_is_known():
-    lines = str(SOLUTION).splitlines()
-    assert len(lines) == 6 and len(repr(SOLUTION)) < 80
+    lines = str(solved()).splitlines()
+    assert len(lines) == 6 and len(repr(solved())) < 80
     assert lines[0].startswith("Solved, not certified")
-    assert "10,000 transitions" in str(SOLUTION) and "Legendre(11)" in str(SOLUTION)
+    assert "10,000 transitions" in str(solved()) and "Legendre(11)" in str(solved())
 
 
 def test_the_steps_give_what_solve_gives():
     rng = as_generator(0)
     assert can_pair(PROBLEM, certirl.Legendre(11), rng)
     data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
-    operators = certirl.estimate(certirl.measure(data, basis=certirl.Legendre(11)), columns=SOLUTION.columns.size)
+    operators = certirl.estimate(certirl.measure(data, basis=certirl.Legendre(11)), columns=solved().columns.size)
     found = certirl.recover(certirl.bellman(operators, discount=0.7))
-    np.testing.assert_allclose(found.reward.coefficients, SOLUTION.reward.coefficients, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found.reward.coefficients, solved().reward.coefficients, rtol=1e-5, atol=1e-5)
 
 
 def test_transitions_on_file_are_as_good_as_the_simulator():
@@ -58,7 +64,7 @@ def test_transitions_on_file_are_as_good_as_the_simulator():
     rng.spawn(1)  # the stream on which `solve` tries whether actions can be paired
     data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
     solution = certirl.solve(data, basis=certirl.Legendre(11), discount=0.7)
-    np.testing.assert_allclose(solution.reward.coefficients, SOLUTION.reward.coefficients, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(solution.reward.coefficients, solved().reward.coefficients, rtol=1e-4, atol=1e-4)
     assert solution.samples == 10_000
 
 
@@ -102,11 +108,12 @@ def test_common_random_numbers_take_noise_off_the_margin():
 
 def test_seeds_repeat_and_differ():
     again = certirl.solve(PROBLEM, **SETTINGS)
-    np.testing.assert_array_equal(again.reward.coefficients, SOLUTION.reward.coefficients)
+    np.testing.assert_array_equal(again.reward.coefficients, solved().reward.coefficients)
     other = certirl.solve(PROBLEM, **SETTINGS | {"rng": 1})
-    assert not np.allclose(other.reward.coefficients, SOLUTION.reward.coefficients)
+    assert not np.allclose(other.reward.coefficients, solved().reward.coefficients)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("problem", "family", "discount"),
     [
@@ -180,6 +187,7 @@ def test_share_solved_correctly_with_nothing_given_and_much_data(count):
     assert right / count >= 0.93
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("basis", [None, certirl.Legendre(7), certirl.Legendre(11)], ids=str)
 def test_deterministic_dynamics_are_fine(basis):
     class Drift:

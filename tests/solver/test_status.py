@@ -192,6 +192,7 @@ def test_actions_with_the_same_effect_end_the_search_at_once():
     assert "action 0 has the same effect as the expert's action at every state: no reward distinguishes" in found.reason
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("proof", [{}, {"delta": 0.05}])
 def test_shares_of_actions_with_the_same_effect_are_not_printed(proof):
     found = certirl.solve(Alike(), discount=0.7, expert=lambda s: (s[:, 0] < 0).astype(int), rng=0, **proof)

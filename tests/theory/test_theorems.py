@@ -78,6 +78,7 @@ def test_theorem_3_as_printed_matches_its_formula():
     assert theorem3_samples(0.5, 0.1, 5) == math.ceil(8 * 25 / 0.25 * math.log(50 / 0.1))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("basis", BASES, ids=str)
 def test_the_error_bound_of_theorem_3_holds_more_often_than_promised(basis):
     problem, delta, samples = random_polynomial(seed=3), 0.2, 400
@@ -116,6 +117,7 @@ def test_covers_scale_with_the_interval():
 # Constants of a problem.
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("basis", [*BASES, Fourier(10)], ids=str)
 def test_constants_agree_with_a_dense_grid(basis):
     operators = random_polynomial(seed=8).operators(basis)

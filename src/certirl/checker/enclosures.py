@@ -37,7 +37,7 @@ class Enclosure:
     def __init__(self, middle: Any, radius: Any = 0.0) -> None:
         self.middle = np.asarray(middle, dtype=np.float64)
         radii = np.asarray(radius, dtype=np.float64)
-        self.radius = radii if radii.shape == self.middle.shape else np.broadcast_to(radii, self.middle.shape)
+        self.radius = radii if radii.shape == self.middle.shape else radii + np.zeros(self.middle.shape)
 
     @property
     def above(self) -> Floats:
