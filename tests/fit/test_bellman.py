@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from saved_records import Coins
 
 import certirl
 from sizes import sizes
@@ -86,6 +87,22 @@ def test_standard_errors_match_the_spread_over_repeated_data(paired, count):
         variances.append(np.einsum("ni,aij,nj->an", x, criterion.error_forms(alpha), x))
     ratio = np.sqrt(np.mean(variances, axis=0)) / np.std(curves, axis=0)
     assert ratio.min() > 0.75 and ratio.max() < 1.35  # noise is taken as even over the states
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_standard_errors_hold_where_the_error_of_the_expert_is_magnified(paired):
+    """(I + γF)φ(s) is up to 2.7 times as long as φ(s): the error of T counts at all later steps."""
+    coins, basis = Coins((0.5, 0.5), (0.3, -0.3)), certirl.Legendre(2)
+    states, curves, variances = np.array([-1.0, 0.5, 1.0]), [], []
+    for seed in range(150):
+        data = certirl.sample(coins, basis=basis, samples=400, rng=seed, paired=paired)
+        criterion = certirl.bellman(certirl.estimate(data, basis=basis), discount=0.95)
+        x = criterion.columns.values(states)
+        curves.append(criterion.margins(np.array([0.0, 1.0])) @ x.T)
+        variances.append(np.einsum("ni,aij,nj->an", x, criterion.error_forms(np.array([0.0, 1.0])), x))
+    assert np.abs(criterion.discount * criterion.F).max() > 1.2
+    ratio = np.sqrt(np.mean(variances, axis=0)) / np.std(curves, axis=0)
+    assert ratio.min() > 0.8 and ratio.max() < 1.25
 
 
 @pytest.mark.parametrize("discount", [0.0, 1.0, -0.1, 1.5, float("nan")])

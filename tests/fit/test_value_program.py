@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from saved_records import Coins
 from scipy.optimize import minimize
 
 import certirl
@@ -249,3 +250,15 @@ def test_stored_effects_are_the_same():
         assert np.allclose(kept.after_each(slice(9)), effects.after_each(slice(9)))
         assert np.allclose(kept.ahead(w), effects.ahead(w))
         assert np.allclose(kept.at(half).ahead(w), effects.at(half).ahead(w))
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_the_stated_noise_of_regressed_effects_is_their_spread_over_repeated_logs(paired):
+    coins, basis = Coins((0.7, 0.4), (0.1, -0.1)), certirl.Legendre(3).on(((-1.0, 1.0),))
+    found, stated = [], []
+    for seed in range(120):
+        regression = regress(drawn_log(coins, 300, np.random.default_rng(seed), paired=paired), basis, degrees=(1.0,))
+        first, second = regression.columns.values(np.linspace(-1, 1, 41)) @ regression.weights
+        found.append((second - first)[:, 1])
+        stated.append(regression.noise[1, 1])
+    assert np.mean(stated) == pytest.approx(np.var(found, axis=0).mean(), rel=0.25)
