@@ -9,12 +9,22 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 import oracle
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so do the children of that; some tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# The same inputs in every run, and few; no file of what was tried.
+_CHECKS = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+hypothesis_settings.register_profile(
+    "few", derandomize=True, max_examples=25, deadline=None, database=None, suppress_health_check=_CHECKS
+)
+hypothesis_settings.load_profile("few")
 
 
 def pytest_addoption(parser):
