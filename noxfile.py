@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import nox
 
 nox.needs_version = ">=2024.4"
@@ -21,10 +23,13 @@ def tests(session: nox.Session) -> None:
     session.run(*PYTEST, *session.posargs, env=ONE_THREAD)
 
 
-@nox.session(venv_backend="uv", python="3.11", default=False)
+@nox.session(python="3.11", default=False)
 def lowest(session: nox.Session) -> None:
     """Run the fast tests with the lowest versions that pyproject.toml allows."""
-    session.install("--resolution", "lowest-direct", "--editable", ".[test]")
+    limits = session.run("python", "tests/lowest.py", silent=True)
+    path = Path(session.create_tmp(), "lowest.txt").resolve()
+    path.write_text(str(limits), encoding="utf-8")
+    session.install("--constraint", str(path), "--editable", ".[test]")
     session.run(*PYTEST, *session.posargs, env=ONE_THREAD)
 
 

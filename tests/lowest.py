@@ -10,7 +10,10 @@ FURTHER = ["pyparsing<3.3"]
 
 def lowest(project):
     """A constraint ``name==version`` for every requirement with a lower bound."""
-    listed = [*project["dependencies"], *(item for extra in project["optional-dependencies"].values() for item in extra)]
+    listed = [
+        *project["dependencies"],
+        *(item for extra in project["optional-dependencies"].values() for item in extra),
+    ]
     bounds = [re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)", requirement) for requirement in listed]
     return sorted({f"{bound[1]}=={bound[2]}" for bound in bounds if bound})
 

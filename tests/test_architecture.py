@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lowest import lowest
 from pages import pictures
 
 ROOT = Path(__file__).parent.parent
@@ -147,3 +148,16 @@ def test_workflow_runs_on_every_version_of_python_that_is_promised():
     assert matrix is not None
     assert re.findall(r'"([\d.]+)"', matrix[1]) == promised
     assert len(promised) >= 4
+    both = re.search(r"python-version: \|\s+([\d.]+)\s+([\d.]+)", (ROOT / ".github/workflows/tests.yml").read_text())
+    assert both is not None and [both[1], both[2]] == [promised[-1], promised[0]]
+
+
+def test_every_requirement_has_a_lowest_version_with_which_the_tests_run():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = [
+        *project["dependencies"],
+        *(name for extra in project["optional-dependencies"].values() for name in extra),
+    ]
+    names = {re.split(r"[\[>=<]", name)[0] for name in listed} - {"certirl"}
+    assert {constraint.split("==")[0] for constraint in lowest(project)} == names
+    assert {"numpy==1.26", "scipy==1.16"} <= set(lowest(project))

@@ -21,6 +21,13 @@ def test_demo_solves_prints_and_draws(folder, capsys):
     assert "Certified with probability 0.95" in printed and "strictly optimal at every state" in printed
     assert (folder / "certirl-demo.png").read_bytes().startswith(b"\x89PNG")
     assert certirl.load(folder / "certirl-demo.npz").status == "certified"
+    for words, mark in (
+        ("show certirl-demo.npz", "Certified with probability 0.95"),
+        ("check certirl-demo.npz", "Confirmed: with probability at least 0.95"),
+        ("report certirl-demo.npz -o demo.html", "Report: demo.html"),
+        ("export certirl-demo.npz -o demo.py", "Reward: demo.py"),
+    ):
+        assert main(words.split()) == 0 and mark in capsys.readouterr().out
 
 
 def test_solve_reads_a_table_and_writes_reward_and_picture(folder, capsys):
