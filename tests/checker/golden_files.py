@@ -111,7 +111,7 @@ MAKERS = {kind.replace(" ", "-"): lambda kind=kind: saved_records.saved(kind) fo
         Line(), lambda states: -np.abs(states[:, 0]), samples=3000, rng=0, expert=_switch, tube=0.5
     ),
     "solution": lambda: _solve(_steps(600), basis=certirl.Legendre(4), columns=3),
-    "solution-policy": lambda: _solve(Shore(), expert=_switch, samples=400, basis=certirl.Legendre(5)),
+    "solution-policy": lambda: _solve(Shore(), expert=_switch, samples=4000, basis=certirl.Legendre(5)),
     "solution-features": _features,
     "solution-infeasible": lambda: _solve(saved_records.MIDDLE, basis=certirl.Legendre(2), columns=2, samples=2000),
     "moments": lambda: certirl.measure(_steps(40), basis=certirl.Legendre(3)),

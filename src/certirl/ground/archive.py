@@ -53,7 +53,7 @@ _UNKNOWN = "whatever was done to its rows, of which files of version 2 keep no n
 _GAINED: dict[int, dict[str, dict[str, Any]]] = {
     2: {
         **{kind: {"log_notes": [_UNKNOWN]} for kind in ("Certificate", "GaussianCertificate", "Refutation")},
-        "Diagnostics": {"log_notes": [], "asked": None},
+        "Diagnostics": {"log_notes": [], "asked": None, "reached": None},
     },
 }
 UNSAVED: Mapping[str, Any] = types.MappingProxyType({"saved": False})
