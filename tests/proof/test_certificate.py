@@ -260,7 +260,7 @@ def test_certify_takes_any_expert(polynomial):
     asked = {"discount": DISCOUNT, "columns": columns, "tail": 0.0, "samples": 40_000, "rng": 3}
     found = certify(reward, problem, expert=0, **asked)
     assert found.holds and found.samples == 32_000
-    assert "the reward was chosen without looking at these transitions" in found.assumptions
+    assert "reward, columns and samples were chosen without looking at these transitions" in found.assumptions
     again = certify(reward, problem, expert=lambda s: np.zeros(len(s)), **asked)
     assert again.margin == pytest.approx(found.margin, abs=1e-9)
 

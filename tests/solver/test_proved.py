@@ -236,10 +236,10 @@ def test_as_many_columns_are_taken_as_an_error_asks_for():
 
 def test_what_is_missing_from_a_log_is_told_in_its_rows_and_by_other_ways():
     room = certirl.problems.thermostat(noise=3.0)
-    log = certirl.sample(room, basis=certirl.Legendre(5), samples=1_500, rng=0)
+    log = certirl.sample(room, basis=certirl.Legendre(5), samples=80_000, rng=0)
     asked = {"discount": 0.7, "delta": 0.05, "tail": certirl.GaussianNoise(std=3.0, slope=1.0)}
     found = certirl.solve(log, expert=0, **asked)
-    rows = 3 * 1_500 * found.certificate.samples_needed / found.certificate.samples
+    rows = 3 * 80_000 * found.certificate.samples_needed / found.certificate.samples
     assert f"a log of about {two_digits(int(rows))} rows should suffice (30% of them" in found.reason
     assert "far fewer for certirl.certify_gaussian if the standard deviation is exactly 3" in found.reason
 
@@ -250,6 +250,42 @@ def test_a_wider_tube_that_would_do_is_named():
     asked = {"discount": 0.5, "expert": room.expert, "columns": 7, "delta": 0.05, "tail": room.dynamics.tail}
     narrow = certirl.solve(log, settings=certirl.Settings(tube=0.03), **asked)
     wider = narrow.certificate.wider_tube
-    assert not narrow.certificate.holds and f"or as many with Settings(tube={wider:g})" in narrow.reason
+    said = f"the same data prove it farther than {wider:g} from the switches, at the same δ: certificate.with_tube("
+    assert not narrow.certificate.holds and said in narrow.reason and said in str(narrow.certificate)
     assert "  tube     " in str(narrow) and "; regret at most" in str(narrow)
-    assert certirl.solve(log, settings=certirl.Settings(tube=wider), **asked).status == "certified"
+    assert narrow.certificate.with_tube(wider).holds
+
+
+class Contradictory:
+    """A tank whose expert no reward explains: full power below 1.2, half of it up to 1.8, none above.
+
+    s' = 0.8 s + u + noise, so that half at s = (y − 0.3)/0.8 against full, and half at y/0.8 against none, compare the
+    same two next states in both directions.
+    """
+
+    n_actions, domain = 3, ((0.0, 3.0),)
+    tail = certirl.GaussianNoise(0.25, slope=0.8)
+
+    def sample(self, states, action, rng):
+        return np.clip(0.8 * states + (0, 0.3, 0.6)[action] + rng.normal(scale=0.25, size=states.shape), 0, 3)
+
+    @staticmethod
+    def expert(states):
+        return np.where(states[:, 0] < 1.2, 2, np.where(states[:, 0] < 1.8, 1, 0))
+
+
+TANK = {"discount": 0.9, "expert": Contradictory.expert, "delta": 0.05, "tail": Contradictory.tail, "rng": 0}
+
+
+def test_no_number_of_samples_is_forecast_from_a_margin_within_its_noise():
+    found = certirl.solve(Contradictory(), samples=3_000, settings=certirl.Settings(tube=0.075), **TANK)
+    assert found.status == "solved" and found.certificate.samples_needed is None
+    assert "whether the margin is positive cannot be told yet (" in found.reason
+    assert "should suffice" not in str(found) + str(found.certificate)
+
+
+def test_where_margins_stay_negative_a_witness_is_looked_for(tmp_path):
+    asked = {"basis": certirl.Legendre(3), "columns": 20, "samples": 60_000}
+    found = certirl.solve(Contradictory(), settings=certirl.Settings(tube=0.075), **asked, **TANK)
+    assert found.status == "infeasible" and found.refutation.holds and found.witness is not None
+    assert certirl.check(found.save(tmp_path / "refuted")).verdict == "confirmed"

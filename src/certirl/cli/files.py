@@ -15,6 +15,7 @@ from certirl.data.formats import find_tables
 from certirl.functions.reward import Reward
 from certirl.ground import archive
 from certirl.ground.work import place
+from certirl.proof.certificate import Certificate
 from certirl.solver.solution import load
 
 VERDICTS = {"confirmed": DONE, "rejected": UNDETERMINED, "nothing claimed": NOT_PROVED}
@@ -61,6 +62,11 @@ def show(options: argparse.Namespace) -> Answer:
     """Print, and with --plot draw, a file that certirl saved."""
     check_outputs(options, [options.file])
     record: Any = load(options.file)
+    if options.tube is not None:
+        record = getattr(record, "certificate", record)
+        if not isinstance(record, Certificate):
+            raise ValueError(f"{options.file} holds no certificate: leave --tube out")
+        record = record.with_tube(options.tube)
     if options.plot and not hasattr(record, "plot"):
         raise ValueError(f"there is no picture of {type(record).__name__}: leave --plot out")
     deliver(record, options, [record], draw=lambda path: record.plot(path=path))
@@ -132,6 +138,9 @@ def _add_sums(command: argparse.ArgumentParser, file: str) -> None:
 
 def _add_show(command: argparse.ArgumentParser) -> None:
     _add_saved(command)
+    command.add_argument(
+        "--tube", type=float, metavar="WIDTH", help="what the file's certificate proves outside another tube, same δ"
+    )
     _add_plot(command)
 
 
@@ -167,7 +176,10 @@ VERBS = (
         "show",
         "print and draw what certirl saved",
         "FILE [options]",
-        [("certirl show reward.npz --plot again.png", "a solution, a certificate, a reward, moments")],
+        [
+            ("certirl show reward.npz --plot again.png", "a solution, a certificate, a reward, moments"),
+            ("certirl show reward.npz --tube 0.3", "what the same data prove outside a wider tube"),
+        ],
         _add_show,
         show,
     ),

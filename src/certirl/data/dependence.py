@@ -29,7 +29,10 @@ _LOGGED = (
     "given all states and actions of the rows, their next states are independent, and each follows the dynamics of its "
     "action: no row is in the log, or missing, because of its next state"
 )
-_LOGGED_PAIRED = f"{_LOGGED}; the actions tried at one state may share random numbers"
+_LOGGED_PAIRED = (
+    _LOGGED.replace("their next states", "next states from different states")
+    + "; the actions tried at one state may share random numbers"
+)
 _PAST = (
     "given everything before it, each next state follows the dynamics of its action; whether a step is in the log was "
     "decided before its next state was: no step or episode is missing because of where it led"

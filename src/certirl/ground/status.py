@@ -10,8 +10,10 @@ from math import ceil, inf, isfinite
 from typing import Annotated, Any, ClassVar
 
 from certirl.ground import archive
+from certirl.ground.doors import setting
 from certirl.ground.records import Record
 
+ANEW = "another call needs another {} and spends its own δ"
 DECLARE_TAIL = "declare a tail, see docs/certificates.md#where-to-get-a-tail"
 # From the weakest to the strongest: an answer has the weakest status of its findings.
 STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")
@@ -242,6 +244,7 @@ class Claim(Record):
         spending: how δ was split, by name.
         tail: τ, or None if none was declared; then the word is "conditional", never "certified".
         samples_needed: fresh transitions per action that should suffice; None if no such number is known.
+        in_noise: that the margin may have either sign by its estimate, in words; empty if it has one beyond its noise.
         excessive_tail: what to do about a tail that leaves no margin however many transitions there are; empty for any
             other.
         close_tail: which tail a margin that holds needs, where the tail costs much of it; else empty.
@@ -260,6 +263,7 @@ class Claim(Record):
     spending: dict[str, float]
     tail: float | None
     samples_needed: int | None
+    in_noise: str = ""
     excessive_tail: str = ""
     close_tail: str = ""
 
@@ -293,9 +297,10 @@ class Claim(Record):
             return "conditional on a tail of zero: declare a tail to make it a certificate"
         if self.samples_needed is not None:
             declared = "" if self.tail is not None else " once a tail is declared"
-            return f"about {two_digits(self.samples_needed)} {self.rows_in_words} should suffice{declared}"
-        if self.excessive_tail:
-            return self.excessive_tail
+            enough = f"about {two_digits(self.samples_needed)} {self.rows_in_words} should suffice{declared}"
+            return f"{enough} ({ANEW.format(setting('rng'))})"
+        if self.excessive_tail or self.in_noise:
+            return self.excessive_tail or self.in_noise
         if not isfinite(self.margin):
             return "too few transitions for any bound"
         if self.estimated <= self.losses.get("truncation tail", 0.0):

@@ -315,9 +315,9 @@ def check_columns(columns: Basis) -> None:
         )
 
 
-def allowed_tube(tube: float | None, domain: Domain) -> float:
+def allowed_tube(tube: float | None, domain: Domain, name: str = "tube") -> float:
     """The half-width asked for, or a share of the domain."""
     width = min(high - low for low, high in domain)
     if tube is None:
         return _TUBE[len(domain)] * width
-    return as_number(tube, "tube", least=0, most=width, strict=True, meaning="a half-width")
+    return as_number(tube, name, least=0, most=width, strict=True, meaning="a half-width")

@@ -25,11 +25,11 @@ from certirl.functions.frame import CellAxes, frame
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states
-from certirl.ground.doors import setting
+from certirl.ground.doors import by_door, setting
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
-from certirl.proof.bands import Band, Bands, bands, shares_of
-from certirl.proof.case import Case, more_columns
+from certirl.proof.bands import Band, Bands, bands, shares_of, workings
+from certirl.proof.case import Case, allowed_tube, more_columns, without_switches
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate
 from certirl.proof.tails import TailLike, largest_tail, tail_in_numbers
@@ -213,10 +213,13 @@ def _read_cells(bands: Bands, grid: ExpertGrid, allowed: float, widths: Array, d
             least = np.minimum(least, np.where(strict, bound, np.inf))
             short = np.maximum(short, np.where(taken[b], -bound, 0.0))
             ties = max(ties, float(np.where(taken[b] & taken[a] & grid.steady, -bound, 0.0).max()))
-            if (strict & outside).any() and bound[strict & outside].min() < worst.value:
+            if (strict & outside).any():
                 asked = np.where(refined.spread(strict & outside), lower, np.inf)
+                if asked.min() == -np.inf:  # nothing is bounded: the least estimate
+                    asked = np.where(asked == -np.inf, sign * values, np.inf)
                 place = np.unravel_index(int(asked.argmin()), asked.shape)
-                worst = _margin((b, a), place, refined.cells, sign * values, falls, parts)
+                least_here = _margin((b, a), place, refined.cells, sign * values, falls, parts)
+                worst = min(worst, least_here, key=lambda margin: (margin.value, margin.estimated))
     regret = _regret(grid, short, bands.visits, widths, discount)
     tube = tube_of(grid, least, short, allowed=allowed, ties=ties, regret=regret)
     return Reading([worst], regret, tube)
@@ -281,6 +284,7 @@ def _regret(grid: ExpertGrid, short: Array, visits: Array, widths: Array, discou
 
 
 SMALLER_TAIL = "declare a smaller tail, or use more columns"
+CLEAR = 2.0  # standard errors beyond which an estimated margin is taken to be positive, or negative, for a forecast
 UNLIMITED = 10**10  # transitions per action that stand for infinitely many; with more, bounds on rounding decide
 
 
@@ -326,6 +330,18 @@ class Ground(Record):
         :meta private:
         """
         return bands(self.surrogate, self.evidence, delta=self.delta, tail=self.tail or 0.0)
+
+    def around(self, errors: float) -> Bands:
+        """The curves and a number of standard errors around them: what the data show, without a proof.
+
+        :meta private:
+        """
+        points, counts = workings(self.surrogate, self.evidence).compared, self.surrogate.mesh.counts
+        pairs = []
+        for band in self.forecast(UNLIMITED, self.delta).pairs:
+            spread = errors * np.sqrt(points[band.pair].noise.value).reshape(counts)
+            pairs.append(replace(band, estimation=np.stack([spread, spread]), second_order=np.zeros((2, *counts))))
+        return replace(self.bands, pairs=tuple(pairs))
 
     def forecast(self, samples: int, delta: float, tails: float = 1.0) -> Bands:
         """Forecast the bands for a number of transitions per action, and a multiple of the tail, from these sums.
@@ -526,11 +542,35 @@ class Certificate(Claim):
 
     @cached_property
     def samples_needed(self) -> int | None:  # type: ignore[override]  # worked out when asked for
-        """Fresh transitions per action that should suffice if the estimates stay the same; None if no number does."""
-        if not self.estimated > self.losses.get("truncation tail", 0.0):
+        """Fresh transitions per action that should suffice if the estimates stay the same; None if no number is known.
+
+        None is if the estimate, less the tail, is not positive beyond its noise: then it may be negative in truth.
+        """
+        if not self._shown(CLEAR)["margin"] > 0:
             return None
         columns = max(ground.surrogate.columns.size for ground in self.grounds)
         return least_enough(lambda n: self._margin_with(n) > 0, 10 * columns, self.samples * 2**12)
+
+    def _shown(self, errors: float) -> dict[str, Any]:
+        """The margin that the estimates leave with a number of standard errors, and the tail, in place of bounds."""
+        return _summary(self.grounds, self._curves([ground.around(errors) for ground in self.grounds]), *self._asked)[0]
+
+    @cached_property
+    def in_noise(self) -> str:  # type: ignore[override]  # worked out when asked for
+        """That the least margin may have either sign by its estimate, in words; empty if it has one beyond its noise.
+
+        :meta private:
+        """
+        if self.margin > 0:
+            return ""
+        least, clear = (self._shown(errors)["margin"] for errors in (0.0, CLEAR))
+        if clear > 0 or least < clear - least or not np.isfinite(clear):
+            return ""
+        perhaps = "; perhaps no reward has a positive one" if least <= 0 else ""
+        return (
+            f"whether the margin is positive cannot be told yet ({least:.2g} ± {least - clear:.1g}, {CLEAR:g} standard "
+            f"errors{perhaps}): use more samples"
+        )
 
     @property
     def wider_tube(self) -> float | None:
@@ -546,6 +586,44 @@ class Certificate(Claim):
         if not outside.any() or not tube.allowed < tube.half_width < least / 4:
             return None
         return -rounded_down(-tube.half_width, 2)
+
+    @property
+    def wider_in_words(self) -> str:
+        """That the same data prove it outside a wider tube, with the same δ; empty if they prove it, or prove none.
+
+        :meta private:
+        """
+        if (width := self.wider_tube) is None:
+            return ""
+        read = by_door(f"certificate.with_tube({width:g})", f"certirl show FILE --tube {width:g}")
+        assuming = "" if self.tail is not None else "if the tail is zero, "
+        return f"{assuming}the same data prove it farther than {width:g} from the switches, at the same δ: {read}"
+
+    def with_tube(self, half_width: float) -> Certificate:
+        """What the same data prove outside another tube, at the same δ.
+
+        The bounds hold at all states at once, so that the tube may be chosen after they are known; nothing else may.
+
+        Args:
+            half_width: of the tube.
+
+        Example:
+            >>> room = certirl.problems.comfort(noise=0.6)
+            >>> asked = {"discount": 0.5, "expert": room.expert, "columns": certirl.Legendre(7), "samples": 20_000}
+            >>> asked |= {"tail": room.dynamics.tail, "tube": 0.01, "rng": 1}
+            >>> narrow = certirl.certify(room.reward, room.dynamics, **asked)
+            >>> narrow.holds, narrow.with_tube(0.2).holds, narrow.with_tube(0.2).delta == narrow.delta
+            (False, True, True)
+        """
+        if self.tube is None:
+            raise ValueError(without_switches("half_width"))
+        return self._read_with(allowed_tube(half_width, self.tube.grid.domain, "half_width"))
+
+    def _read_with(self, allowed: float) -> Certificate:
+        assert self.tube is not None
+        bands = [ground.bands for ground in self.grounds]
+        derived, (margin,), _ = _summary(self.grounds, bands, self.tube.grid, allowed)
+        return replace(self, **derived, state=margin.state, action=margin.pair[1])
 
     @cached_property
     def excessive_tail(self) -> str:  # type: ignore[override]  # worked out when asked for
@@ -625,19 +703,22 @@ class Certificate(Claim):
 
     def _margin_with(self, samples: int, tails: float = 1.0) -> float:
         """Forecast the margin for a number of transitions per action and a multiple of the tails, with these curves."""
-        later = []
-        for ground in self.grounds:
-            then = ground.forecast(samples, ground.delta, tails)
+        later = [ground.forecast(samples, ground.delta, tails) for ground in self.grounds]
+        return float(_summary(self.grounds, self._curves(later), *self._asked).derived["margin"])
+
+    def _curves(self, later: Sequence[Bands]) -> list[Bands]:
+        """Other bands around the present curves."""
+        each = []
+        for then, ground in zip(later, self.grounds, strict=True):
             pairs = zip(then.pairs, ground.bands.pairs, strict=True)
-            later.append(replace(then, pairs=tuple(replace(new, curve=now.curve) for new, now in pairs)))
-        return float(_summary(self.grounds, later, *self._asked).derived["margin"])
+            each.append(replace(then, pairs=tuple(replace(new, curve=now.curve) for new, now in pairs)))
+        return each
 
     def __str__(self) -> str:
         where = f" at {place_of(self.state)} against {self._alternative}"
         data = f"{counted(self._counts)} {self.rows_in_words}"
         data += "" if self.holds else f"; {self.missing}"
-        wider = self.wider_tube
-        data += "" if wider is None else f", or as many with {setting('tube', f'{wider:g}')}"
+        data += f"; {self.wider_in_words}" if self.wider_in_words else ""
         lines = [self.statement]
         if self.tube is None:
             lines += [f"  {self.account(where, digits=4)}", f"  from {data}"]

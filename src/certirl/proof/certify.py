@@ -28,7 +28,7 @@ from certirl.proof.training import fit_surrogates
 
 FIT_SHARE = 0.2  # of the data, for what is fixed beforehand; the proof rests on the others
 SAMPLES = 100_000  # transitions per action that are drawn for a proof, where no number is given
-UNSEEN = "the reward was chosen without looking at these transitions"
+UNSEEN = "reward, columns and samples were chosen without looking at these transitions"
 
 
 def certify(

@@ -376,7 +376,12 @@ class GaussianCertificate(Certificate):
         root = (first + sqrt(first**2 + 4 * rest * second)) / (2 * rest)  # rest = first/root + second/root²
         return ceil(self.samples * root**2)
 
+    def _read_with(self, allowed: float) -> GaussianCertificate:
+        words = {name: getattr(self, name) for name in ("assumptions", "action_names", "log_notes")}
+        return _concluded(self.noise, self.delta, allowed, **words)
+
     excessive_tail: ClassVar[str] = ""  # type: ignore[misc]  # there is no tail
+    in_noise: ClassVar[str] = ""  # type: ignore[misc]  # bounds are exact, and estimates are their middles
 
     @property
     def missing(self) -> str:

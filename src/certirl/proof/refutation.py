@@ -27,7 +27,7 @@ from certirl.ground.domain import Array
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, two_digits
 from certirl.proof.case import Case, too_many_functions
-from certirl.proof.certificate import least_enough
+from certirl.proof.certificate import CLEAR, least_enough
 from certirl.proof.sums import ResidualSums, gather_residuals, row_pairs, sum_error
 from certirl.proof.tails import largest_tail
 from certirl.proof.value_cones import Comparisons, Cover, Regression, comparisons, cover_of, obstacle, regression
@@ -140,6 +140,15 @@ class Refutation(Claim):
     def word(self) -> str:
         """One of "certified infeasible", "infeasible" (no tail was declared) and "undetermined"."""
         return "certified infeasible" if self.holds else "infeasible" if self.refuted else "undetermined"
+
+    @property
+    def in_noise(self) -> str:  # type: ignore[override]
+        """That there may be a reward by the estimates, in words; empty if they speak against it beyond their noise.
+
+        :meta private:
+        """
+        is_open = not self.refuted and self.samples_needed is None
+        return "whether the class has a reward cannot be told yet: use more samples" if is_open else ""
 
     @property
     def claim(self) -> str:
@@ -334,7 +343,10 @@ class Attempt(Record):
         losses = dict(zip(_LOSSES, errors[:, worst].tolist(), strict=True))
         refuted, remainder = bool(above[cones].max() < 0), max(0.0, float(above[~cones].max()))
         needed: int | None = n
-        if not refuted:
+        noise = np.hstack([CLEAR * np.sqrt(limits.observed) + limits.tail for limits in bounds])
+        if not (estimate + noise)[cones].max() < 0:
+            needed = None  # some direction may have a positive margin in truth
+        elif not refuted:
             needed = least_enough(lambda m: _divided(bounds, m, delta)[0] < _SAFE, int(1.1 * n) + 1, n * 2**20)
         spending = {"cones": (1 - CEILING) * delta, "ceiling": CEILING * delta, **(others or {})}
         return Refutation(

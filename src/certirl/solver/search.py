@@ -261,21 +261,10 @@ def _options(
 ) -> list[_Option]:
     """The attempts to choose from: to certify each reward learned, or to refute the class; from training data.
 
-    A refutation rests on independent rows, ``single`` of all; there are none in a log in the order of time.
+    A refutation is planned where no reward is forecast to keep a margin and comparisons of training data cancel. It rests
+    on independent rows, ``single`` of all; there are none in a log in the order of time.
     """
     case, options = learner.case, list[_Option]()
-    if learner.classes and case.sampling != "order":
-        refuting = attempt(
-            case,
-            learner.classes,
-            training.leading(FORECAST),
-            samples=max(int(single * samples), 1),
-            delta=delta,
-            moments=learner.moments,
-        )
-        if refuting is not None:  # more training data may always lead to a reward instead
-            share, refute = partial(_refuting_share, refuting, single), partial(_refutation, refuting)
-            options.append(_Option(None, share, refute, lambda samples, delta: False))
     for candidate in candidates:
         fit = fit_surrogates(
             case,
@@ -289,6 +278,19 @@ def _options(
         forecast_share, prove = partial(_share, case, fit, regret), partial(_certificate, case, fit, regret)
         note = partial(_tail_note, case, fit)
         options.append(_Option(candidate, forecast_share, prove, partial(_tail_is_too_large, case, fit), note))
+    hopeless = all(option.share(samples, delta) <= 0 for option in options)
+    if learner.classes and hopeless and case.sampling != "order":
+        refuting = attempt(
+            case,
+            learner.classes,
+            training.leading(FORECAST),
+            samples=max(int(single * samples), 1),
+            delta=delta,
+            moments=learner.moments,
+        )
+        if refuting is not None:  # more training data may always lead to a reward instead
+            share, refute = partial(_refuting_share, refuting, single), partial(_refutation, refuting)
+            options.insert(0, _Option(None, share, refute, lambda samples, delta: False))
     return options
 
 

@@ -1110,9 +1110,8 @@ def unproved(claim: Certificate | Refutation, tail: TailLike, rows: int | None =
             missing = claim.enough_columns(tail)
         if rows is not None and claim.samples_needed is not None:
             missing = _rows_needed(claim, rows, claim.samples_needed)
-        wider = "" if claim.wider_tube is None else f"{claim.wider_tube:g}"
-        if wider:
-            missing += f", or as many with {by_door(f'Settings(tube={wider})', f'--tube {wider}')}"
+        if claim.wider_in_words:
+            missing += f"; {claim.wider_in_words}"
         elif claim.samples_needed is not None:
             missing += _known_noise(claim, tail)
         return Reason.UNPROVED.finding(what="the margin", missing=missing)
@@ -1130,7 +1129,10 @@ def _rows_needed(claim: Certificate, rows: int, needed: int) -> str:
     """How many rows a log should have: the same share of them would be fresh."""
     once = "" if claim.tail is not None else " once a tail is declared"
     enough = two_digits(int(rows * needed / claim.samples))
-    return f"a log of about {enough} rows should suffice{once} ({TRAINING_SHARE:.0%} of them find the reward)"
+    return (
+        f"a log of about {enough} rows should suffice{once} ({TRAINING_SHARE:.0%} of them find the reward; another "
+        "call spends its own δ)"
+    )
 
 
 def _known_noise(claim: Certificate, tail: TailLike) -> str:

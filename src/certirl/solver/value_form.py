@@ -494,8 +494,7 @@ class ValueForm(Learner):
         asked = replace(self._asked, source=log, policy=self.case.policy, rng=0, progress=False)
         self.solution = explain(asked, tried=self._asked.is_log)
         rows = self.solution.basis
-        is_small = self.solution.witness is not None and rows.size <= MOST_REFUTED
-        self.classes = (rows,) if is_small else ()
+        self.classes = (rows,) if rows.size <= MOST_REFUTED else ()
         self.is_alike = self.solution.stats.all_alike
         return [] if self.solution.reward is None else [self.solution]
 
