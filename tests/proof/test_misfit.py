@@ -7,7 +7,7 @@ import pytest
 
 import certirl
 from certirl import Fourier, Legendre, product
-from certirl.proof.misfit import distance_from
+from certirl.proof.misfit import distance_from, excess
 
 
 class Tank:
@@ -91,3 +91,88 @@ def test_true_declarations_are_refused_as_rarely_as_promised():
         ends = np.where(rng.random(400) < 0.5 + 0.4 * states[:, 0] ** 2, 1.0, -1.0)[:, None]
         refused += distance_from(columns, states, ends, log(2 * 42 / 0.2)) > 0  # all 42 comparisons together: 0.2
     assert refused <= 30
+
+
+def walk(n, std, rng, law="normal", state=0.5):
+    """Steps of one trajectory of s' = clip(0.8 s + 0.05 + 0.1 a + ξ), actions at random."""
+    states, actions = np.empty(n + 1), rng.integers(2, size=n)
+    noise = std * getattr(rng, law)(*((-1, 1) if law == "uniform" else (0, 1)), n)
+    states[0] = state
+    for i in range(n):
+        states[i + 1] = min(max(0.8 * states[i] + 0.05 + 0.1 * actions[i] + noise[i], 0.0), 1.0)
+    return states, actions
+
+
+def logs_of(std, law="normal"):
+    rng = np.random.default_rng(0)
+    states, actions = walk(24_000, std, rng, law)
+    ordered = certirl.Transitions(states[:-1], actions, states[1:], domain=(0, 1), independent=False)
+    mixed = rng.permutation(24_000)
+    drawn = certirl.Transitions(
+        states[:-1][mixed], actions[mixed], states[1:][mixed], domain=(0, 1), independent=True
+    )  # each next state given its state is one draw; of the order nothing is used
+    episodes = certirl.from_episodes([walk(60, std, rng, law) for _ in range(400)], domain=(0, 1))
+    start = rng.uniform(0, 1, 12_000)
+    pairs = [np.clip(0.8 * start + 0.05 + 0.1 * a + std * rng.normal(size=12_000), 0, 1) for a in (0, 1)]
+    paired = certirl.Transitions(
+        np.tile(start, 2), np.repeat([0, 1], 12_000), np.concatenate(pairs), domain=(0, 1), paired=True
+    )
+    return {"order": ordered, "independent": drawn, "episodes": episodes, "paired": paired}
+
+
+NOISE = {
+    "normal": lambda std: certirl.GaussianNoise(std, slope=0.8),
+    "laplace": lambda scale: certirl.LaplaceNoise(scale, slope=0.8),
+    "uniform": lambda half: certirl.UniformNoise(half, slope=0.8),
+}
+
+
+@pytest.mark.parametrize("law", NOISE)
+def test_noise_below_what_is_declared_is_refused_from_rows_of_every_kind(law):
+    """0.056 where 0.08 is declared: the standard deviation of the residuals says it at once."""
+    asked = {"expert": 1, "discount": 0.2, "rng": 0, "progress": False, "reward_range": (0, 1)}
+    columns = {"normal": 25, "laplace": 40, "uniform": 60}[law]
+    for kind, data in logs_of(0.056, law).items():
+        if law != "normal" and kind == "paired":
+            continue  # its noise is normal
+        with pytest.raises(ValueError, match="the data contradict the declared noise: if it is"):
+            certirl.certify(lambda s: s[:, 0], data, columns=Legendre(columns), tail=NOISE[law](0.08), **asked)
+    if law == "normal":
+        true = certirl.certify(lambda s: s[:, 0], data, columns=Legendre(columns), tail=NOISE[law](0.056), **asked)
+        assert true.tail is not None
+
+
+def test_noise_of_each_coordinate_of_a_box_is_compared():
+    rng = np.random.default_rng(0)
+    states, actions = rng.uniform(0, 1, (8_000, 2)), rng.integers(2, size=8_000)
+    after = np.clip(0.5 * states + 0.2 + 0.1 * actions[:, None] + rng.normal(size=(8_000, 2)) * (0.2, 0.1), 0, 1)
+    log_of = certirl.Transitions(states, actions, after, domain=((0, 1), (0, 1)))
+    asked = {"expert": 1, "discount": 0.1, "columns": product(Legendre(6), Legendre(6)), "rng": 0, "progress": False}
+    with pytest.raises(ValueError, match=r"Gaussian of standard deviation at least 0.15, .* in coordinate 1 can be"):
+        certirl.certify(lambda s: s[:, 0], log_of, tail=certirl.GaussianNoise((0.2, 0.15), slope=0.5), **asked)
+    assert certirl.certify(
+        lambda s: s[:, 0], log_of, tail=certirl.GaussianNoise((0.2, 0.1), slope=0.5), **asked
+    ).samples
+
+
+@pytest.mark.parametrize("place", ["clip", "mirror", "wrap", "round", "order"])
+def test_true_noise_is_refused_as_rarely_as_promised(place):
+    """Counted at a level of 0.2 for each length of intervals, three of them, for three laws."""
+    rng, columns, wrong = np.random.default_rng(1), Legendre(5, (0, 1)), 0
+    for run in range(60):
+        law = list(NOISE)[run % 3]
+        scale = rng.choice([0.05, 0.2])
+        if place == "order":
+            states, _ = walk(600, scale, rng, law)
+            states, ends = states[:-1], states[1:]
+        else:
+            states = rng.uniform(0, 1, 600)
+            noise = scale * getattr(rng, law)(*((-1, 1) if law == "uniform" else (0, 1)), 600)
+            ends = (
+                0.3 + 0.4 * states**2 + noise + rng.choice([-0.1, 0.1], 600)
+            )  # more noise, and a drift beyond columns
+            ends = {"mirror": 1 - np.abs(1 - np.abs(ends) % 2), "wrap": ends % 1}.get(place, np.clip(ends, 0, 1))
+            ends = np.round(ends * 40) / 40 if place == "round" else ends
+        (declared,) = NOISE[law](scale).least_noise(1)
+        wrong += excess(columns, states[:, None], ends, declared, (0.0, 1.0), log(1 / 0.2)) is not None
+    assert wrong <= 60 * 0.6

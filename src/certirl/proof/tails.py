@@ -10,10 +10,10 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import product, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import binom, erf, ive, ndtr
@@ -41,6 +41,26 @@ _ANALYTIC, _FARTHEST_TRUNCATED = 0.45, 2.7  # of v: from where to where |χ| of 
 _SHARES = (1.0, 0.95, 0.91, 0.86, 0.8, 0.73, 0.6, 0.4, 0.0)  # of the mesh of v, for the ends v₁ that are tried
 _STEP_V, _STEP_MEAN, _OUTSIDE, _INSIDE = 0.004, 0.01, 4.0, 6.0  # the meshes of v and of the mean
 _REACHES = np.geomspace(1e-3, 10, 60)  # of rate × distance into the complex plane, for drifts that are not affine
+
+
+class LeastNoise(NamedTuple):
+    """Noise with a density that is symmetric and falls on both sides of 0.
+
+    Attributes:
+        scale: a unit of length, about a standard deviation.
+        beyond: P(ξ > x) for x ≥ 0, of an array.
+        words: the law.
+    """
+
+    scale: float
+    beyond: Callable[[Array], Array]
+    words: str
+
+    def within_interval(self, middle: Array, length: float) -> Array:
+        """The probabilities of intervals of a length with these middles, from 0 on; at 0 it is largest."""
+        before, after = middle - length / 2, middle + length / 2
+        below = np.where(before < 0, 1 - self.beyond(np.maximum(-before, 0.0)), self.beyond(np.maximum(before, 0.0)))
+        return np.asarray(below - self.beyond(after))
 
 
 class Tail(Record, ABC):
@@ -76,6 +96,17 @@ class Tail(Record, ABC):
             >>> round(certirl.GaussianNoise(std=1.5, slope=0.9).change([1.0]), 2)
             0.47
         """
+
+    def least_noise(self, dimension: int, coordinates: Sequence[int] | None = None) -> list[LeastNoise]:
+        """Noise that each coordinate of the next state has at least; empty if none is declared.
+
+        Args:
+            dimension: of the state, or of a component.
+            coordinates: of the component; None for all.
+
+        :meta private:
+        """
+        return []
 
     def remedy(self, columns: Basis, limit: float) -> str:
         """What to change where no number of columns makes τ small enough, in words.
@@ -160,8 +191,8 @@ class Smooth(Tail):
 class AdditiveNoise(Tail):
     """``s' = place(m_a(s) + ξ)`` in one coordinate, where the density of ξ has few derivatives.
 
-    ``place`` clips, mirrors, wraps or is any other map into the box that does not depend on s. `LaplaceNoise` and
-    `UniformNoise` make such records; for other noise of bounded variation write
+    ``place`` clips, mirrors or wraps next states into the box and leaves those inside where they are. `LaplaceNoise`
+    and `UniformNoise` make such records; for other noise of bounded variation write
     ``AdditiveNoise("noise of variation 3", norms=(3.0,), derivatives=(0.9,))``.
 
     Attributes:
@@ -169,6 +200,7 @@ class AdditiveNoise(Tail):
         norms: bounds on ∫|p'|, ∫|p''|, … of the density of ξ, in units of the state to the power −1, −2, …; a jump or a
             kink counts with its height.
         derivatives: bounds on |m_a'|, |m_a''|, … for every action and state.
+        noise: the law of ξ for comparisons with data; None if it is known in words alone.
 
     Example:
         >>> triangular = certirl.AdditiveNoise("triangular on ±1", norms=(2.0, 4.0), derivatives=(0.9, 0.0))
@@ -179,6 +211,7 @@ class AdditiveNoise(Tail):
     law: str
     norms: tuple[float, ...]
     derivatives: tuple[float, ...]
+    noise: LeastNoise | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("norms", "derivatives"):
@@ -204,6 +237,13 @@ class AdditiveNoise(Tail):
             0.5
         """
         return min(2.0, self.norms[0] * self.derivatives[0] * float(np.sum(differences)))
+
+    def least_noise(self, dimension: int, coordinates: Sequence[int] | None = None) -> list[LeastNoise]:
+        """That of the only coordinate.
+
+        :meta private:
+        """
+        return [] if self.noise is None else [self.noise]
 
     def _bounds(self, orders: int) -> list[float]:
         """∫|∂^n_s p(y − m(s))|dy by the formula of Faà di Bruno, as sums over partial Bell polynomials, for n ≤ orders.
@@ -239,7 +279,9 @@ def LaplaceNoise(
         0.027
     """
     b = as_number(scale, "scale", least=_NARROWEST)
-    return AdditiveNoise(f"Laplace of scale {b:g}", (1 / b, 2 / b**2), _declared(slope, derivatives, 2))
+    words = f"Laplace of scale {b:g}"
+    noise = LeastNoise(math.sqrt(2) * b, partial(_beyond_laplace, b), words)
+    return AdditiveNoise(words, (1 / b, 2 / b**2), _declared(slope, derivatives, 2), noise)
 
 
 def UniformNoise(
@@ -257,14 +299,16 @@ def UniformNoise(
         0.11
     """
     b = as_number(half_width, "half_width", least=_NARROWEST)
-    return AdditiveNoise(f"uniform on ±{b:g}", (1 / b,), _declared(slope, derivatives, 1))
+    words = f"uniform on ±{b:g}"
+    noise = LeastNoise(b / math.sqrt(3), partial(_beyond_uniform, b), words)
+    return AdditiveNoise(words, (1 / b,), _declared(slope, derivatives, 1), noise)
 
 
 @dataclass(frozen=True)
 class GaussianNoise(Tail):
     """``s' = place(m_a(s) + ξ)`` with Gaussian ξ: τ falls faster than geometrically with the columns.
 
-    ``place`` clips, mirrors, wraps or is any other map into the box that does not depend on s. The noise of each
+    ``place`` clips, mirrors or wraps next states into the box and leaves those inside where they are. The noise of each
     coordinate is independent of the state and of the others' and has at least the standard deviation ``std``; more
     noise, of any law that does not depend on the state and independent of this, may come on top (so for correlated
     noise ``std`` is the root of the least eigenvalue of its covariance). A standard deviation that changes with the
@@ -382,6 +426,15 @@ class GaussianNoise(Tail):
                 shift = float(np.linalg.norm(slope @ moved / std))
         return min(2.0, shift) if self.truncated else 2 * math.erf(shift / math.sqrt(8))
 
+    def least_noise(self, dimension: int, coordinates: Sequence[int] | None = None) -> list[LeastNoise]:
+        """Gaussian noise of every coordinate; of truncated noise nothing is known next to the ends.
+
+        :meta private:
+        """
+        each = [] if self.truncated else _of_coordinates(np.asarray(self.std), dimension, coordinates, "std").tolist()
+        words = "Gaussian of standard deviation at least {:g}"
+        return [LeastNoise(std, partial(_beyond, std), words.format(std)) for std in each]
+
     def __str__(self) -> str:
         std = f"{self.std:g}" if isinstance(self.std, float) else f"{list(self.std)}"
         if self.derivatives is not None:
@@ -394,6 +447,19 @@ class GaussianNoise(Tail):
             law = f"ξ Gaussian of standard deviation {std} and independent of s"
             return f"s' = m_a(s) + ξ given that it lies in the box, {law}, {drift}"
         return f"s' = place(m_a(s) + ξ), ξ Gaussian of standard deviation at least {std} and independent of s, {drift}"
+
+
+def _beyond(std: float, x: Array) -> Array:
+    """P(ξ > x) of Gaussian noise."""
+    return np.asarray(ndtr(-x / std))
+
+
+def _beyond_laplace(scale: float, x: Array) -> Array:
+    return np.asarray(np.exp(-x / scale) / 2)
+
+
+def _beyond_uniform(half_width: float, x: Array) -> Array:
+    return np.asarray(np.maximum(1 - x / half_width, 0) / 2)
 
 
 _ONE_OF = "declare either slope, for drifts that are affine, or derivatives, bounds on |m_a'|, |m_a''|, …"

@@ -261,8 +261,8 @@ def _options(
 ) -> list[_Option]:
     """The attempts to choose from: to certify each reward learned, or to refute the class; from training data.
 
-    A refutation is planned where no reward is forecast to keep a margin and comparisons of training data cancel. It rests
-    on independent rows, ``single`` of all; there are none in a log in the order of time.
+    A refutation is planned where no reward is forecast to keep a margin and comparisons of training data cancel. It
+    rests on independent rows, ``single`` of all; there are none in a log in the order of time.
     """
     case, options = learner.case, list[_Option]()
     for candidate in candidates:
