@@ -12,9 +12,35 @@ import pytest
 import certirl
 from certirl import Cells, Chebyshev, Fourier, Legendre, Reward, product
 from certirl.data.source import TerminalBoxes
+from certirl.functions.bases import Family
 from certirl.functions.components import SumBasis, as_components
 from certirl.functions.features import Features
 from certirl.functions.sigmoids import Sigmoids
+from certirl.ground import archive
+
+
+@archive.record
+class Halved(Family):
+    """Polynomials of a user: P_n = 1.5 t P_{n−1} − 0.5 P_{n−2}."""
+
+    kind, mass = "Halved", 2.0
+
+    @staticmethod
+    def _recurrence(n):
+        return 1.5, 0.5
+
+    def sup(self):
+        return np.linspace(1.0, 2.0, self.size)
+
+
+class Steep(Halved):
+    """Functions of a user that are no polynomials."""
+
+    kind = "Steep"
+
+    def _reference_values(self, t):
+        return np.exp(super()._reference_values(t))
+
 
 INF = math.inf
 BOX2 = ((0.0, 1.0), (-1.0, 1.0))
@@ -38,6 +64,8 @@ REWARDS.append(Reward(BASES[4], REWARDS[4].coefficients, BOXES))
 REWARDS.append(
     Reward(Features.of({"goal": "terminal", "inner": REWARDS[4], "other": REWARDS[11]}, BOX2), [2.0, 0.5, -3.0], BOXES)
 )
+OWN = [Halved(6, (0.0, 3.0)), product(Halved(4), Fourier(5)).on(BOX2)]
+REWARDS += [Reward(basis, np.random.default_rng(3).normal(size=basis.size)) for basis in OWN]
 IDS = [f"{number} {reward.basis}" for number, reward in enumerate(REWARDS)]
 
 
@@ -139,7 +167,7 @@ def latex_values(text, reward, states):
     return eval(plain(total), functions | letters) + np.zeros(len(states))
 
 
-@pytest.mark.parametrize("reward", REWARDS[:6], ids=IDS[:6])
+@pytest.mark.parametrize("reward", REWARDS[:6] + REWARDS[-2:], ids=IDS[:6] + IDS[-2:])
 def test_latex_with_all_digits_has_the_values(reward):
     states = states_of(reward, 50)
     assert_same(latex_values(reward.to_latex(digits=17), reward, states), reward, states)
@@ -223,3 +251,10 @@ def onnx_runtimes(path):
         return
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     yield lambda states: session.run(None, {"state": states})[0]
+
+
+@pytest.mark.parametrize("kind", ["py", "tex", "onnx"])
+def test_functions_of_a_user_that_are_no_polynomials_are_refused_with_a_sentence(kind, tmp_path):
+    """LaTeX wrote Chebyshev polynomials in their place, and Python raised KeyError."""
+    with pytest.raises(ValueError, match="functions of Steep are no polynomials, and no formula of them is known"):
+        Reward(Steep(4), np.ones(4)).export(tmp_path / f"reward.{kind}")

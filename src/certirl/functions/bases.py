@@ -291,12 +291,20 @@ class Basis(Record):
 
         :meta private:
         """
+        own = [part.kind not in FAMILIES for part in self.parts]  # polynomials of a user: written in Chebyshev's
         axes = tuple(
-            Axis(axis, part.kind, (low + high) / 2, (high - low) / 2, part.size)
+            Axis(axis, CHEBYSHEV if own[axis] else part.kind, (low + high) / 2, (high - low) / 2, part.size)
             for axis, (part, (low, high)) in enumerate(zip(self.parts, self.domain, strict=True))
         )
-        nonzero = np.flatnonzero(coefficients)
-        return (Expansion(axes, (coefficients * self.sup())[nonzero], self.indices[nonzero]),)
+        if not any(own):
+            nonzero = np.flatnonzero(coefficients)
+            return (Expansion(axes, (coefficients * self.sup())[nonzero], self.indices[nonzero]),)
+        series = np.zeros([part.size for part in self.parts])
+        series[tuple(self.indices.T)] = coefficients
+        for axis, part in enumerate(self.parts):
+            change = part.in_chebyshev() if own[axis] else np.diag(part.sup())
+            series = np.moveaxis(np.tensordot(change, series, axes=(0, axis)), 0, axis)
+        return (Expansion(axes, series[series != 0], np.argwhere(series)),)
 
     def summed(self, states: ArrayLike) -> Array:
         """Σ_n φ_i(s_n) over states, for every function: ``[k]``.
@@ -662,6 +670,22 @@ class Family(Basis):
         :meta private:
         """
         return harmonic_table(t, self.harmonics if count is None else count, self.periodic)
+
+    def in_chebyshev(self) -> Array:
+        """The coefficients of φ_i in T_0, T_1, …, ``[k, k]``; functions that are no polynomials are refused.
+
+        :meta private:
+        """
+        nodes, between = chebyshev.chebpts1(self.size), np.linspace(-1.0, 1.0, 2 * self.size + 1)
+        table = chebyshev.chebvander(nodes, self.size - 1)
+        series = np.linalg.solve(table, self._reference_values(nodes).T).T
+        missed = series @ chebyshev.chebvander(between, self.size - 1).T - self._reference_values(between)
+        if np.abs(missed / self.sup()[:, None]).max() > 1e-9:
+            raise ValueError(
+                f"functions of {type(self).__name__} are no polynomials, and no formula of them is known: save the "
+                "reward with solution.save, or solve with Legendre, Chebyshev or Fourier functions"
+            )
+        return series
 
     def to_reference(self, states: ArrayLike) -> Array:
         """The coordinates t ∈ [-1, 1] of states of the domain: ``[n]``.
