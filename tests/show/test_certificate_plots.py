@@ -1,5 +1,6 @@
 """The picture of a tube: curves and bands are those of the certificate, and the certificate's hold in truth."""
 
+import re
 from dataclasses import replace
 from html import unescape
 from itertools import pairwise
@@ -14,6 +15,7 @@ from certirl import plots
 from certirl.ground.status import percent_up, rounded_down
 from certirl.problems import next_values
 from certirl.show import charts, svg
+from certirl.show.plots import arrange
 from certirl.show.plots import certificate as draw
 
 mpl.use("Agg")
@@ -217,7 +219,7 @@ def test_a_line_of_cells_shows_actions_and_what_is_not_decided():
         assert cells.any() and np.array_equal(np.any(shaded, axis=0), cells)
 
 
-def test_a_proved_margin_on_a_box_is_in_the_title_of_the_map():
+def test_a_map_of_estimates_has_no_title_of_a_proof():
     class Coins:
         n_actions, domain = 2, ((-1.0, 1.0),) * 2
 
@@ -228,5 +230,37 @@ def test_a_proved_margin_on_a_box_is_in_the_title_of_the_map():
     asked = {"basis": plane, "columns": plane, "delta": 0.05, "tail": 0, "rng": 0, "progress": False}
     solution = certirl.solve(Coins(), discount=0.7, **asked)
     assert solution.status == "certified"
-    (chart,) = charts.margin_charts(solution)
-    assert chart.title == f"certified: margin at least {rounded_down(solution.certificate.margin):.3g}"
+    (estimated,), (proved,) = charts.margin_charts(solution), charts.certificate_charts(solution.certificate)
+    assert (estimated.title, estimated.value_label) == ("", "smallest advantage, estimated")
+    assert proved.title == f"certified: margin at least {rounded_down(solution.certificate.margin):.3g}"
+
+
+def test_a_certified_page_says_that_doubtful_states_lie_in_the_tube_and_titles_keep_their_breaks():
+    class Drifting:
+        n_actions, domain = 2, ((0.0, 10.0),)
+
+        def sample(self, states, action, rng):
+            return np.clip(0.9 * states + (1.0, 0.0)[action] + 1.5 * rng.normal(size=states.shape), 0, 10)
+
+    asked = {"tail": certirl.GaussianNoise(1.5, 0.9), "delta": 0.05, "settings": certirl.Settings(tube=0.5), "rng": 0}
+    solution = certirl.solve(Drifting(), discount=0.7, expert=lambda s: (s[:, 0] > 5).astype(int), **asked)
+    compared = solution.compared
+    near = np.abs(compared.states[:, 0] - 5) < 0.1
+    doubtful = replace(compared, shortfall=np.where(near, compared.target + 0.1, 0.0))
+    found = replace(solution, compared=doubtful, stats=replace(solution.stats, unexplained=float(near.mean())))
+    (chart,) = charts.margin_charts(found)
+    assert solution.status == "certified" and near.any()
+    assert "of the states, all of them inside the tube, where no action is proved to be best;" in chart.title
+    (band,) = charts.certificate_charts(solution.certificate)
+    assert "from a switch\nregret at most" in band.title and "from a switch; regret at most" in svg.title_of(band)
+
+
+def test_bars_have_the_same_colours_in_every_picture():
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import to_hex
+
+    bars = charts.Bars("", "margin", (("estimated", 2.0), ("noise", -1.5)), "what remains", 0.5)
+    ax = arrange([bars])
+    drawn = [to_hex(bar.get_facecolor()).upper() for bar in ax.patches]
+    assert drawn == re.findall(r'<rect class="\w+"[^>]*fill="(#\w+)"', svg.draw(bars, "b")) == bars.colours
+    plt.close("all")

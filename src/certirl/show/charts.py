@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, distinguishable with every kind of colour vision and in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+GAIN, LOSS, SUM = COLOURS[:3]  # of bars
 
 MOST_PANELS = 12
 MOST_POINTS = 2_000  # of a curve of points
@@ -178,6 +179,11 @@ class Bars:
     parts: tuple[tuple[str, float], ...]
     total: str = ""
     value: float = 0.0
+
+    @property
+    def colours(self) -> list[str]:
+        """Of the parts, gains and losses, and of the sum if it is drawn."""
+        return [*(GAIN if value >= 0 else LOSS for _, value in self.parts), *([SUM] if self.total else [])]
 
 
 Picture = Chart | Map | Bars
@@ -653,9 +659,6 @@ def _margin_map(solution: Solution, problem: Problem | None, plane: Plane) -> Ma
     else:
         margins = _true_margins(solution, problem, sheet.states)
         chart = sheet.map("", "smallest advantage, true", margins.min(axis=0))
-    proof = solution.certificate
-    if proof is not None and proof.holds:
-        chart = replace(chart, title="\n".join(text for text in (_proved_title(proof), chart.title) if text))
     if solution.state is None:
         return chart
     return replace(chart, points=(sheet.point(solution.state, "least margin, as estimated"),))
@@ -705,8 +708,19 @@ def _shortfall_line(solution: Solution) -> Chart:
 
 def _falling_short(solution: Solution) -> str:
     largest = float(solution.compared.shortfall.max(initial=0.0))
-    better = f"another action looks better at {solution.stats.unexplained:.1%} of the states"
+    better = f"another action looks better at {solution.stats.unexplained:.1%} of the states{_of_these(solution)}"
     return f"{better}; largest shortfall: {largest:.2g}"
+
+
+def _of_these(solution: Solution) -> str:
+    """How many of the states at which another action looks better lie in the tube of a certificate."""
+    compared, proof = solution.compared, solution.certificate
+    states = compared.states[(compared.shortfall > compared.target) & (compared.target > 0)]
+    if proof is None or not proof.holds or not len(states):
+        return ""
+    inside = int((~proof.proves(states)).sum())
+    many = "all" if inside == len(states) else f"{inside:,} of {len(states):,}"
+    return f", {many} of them inside the tube, where no action is proved to be best"
 
 
 def _shortfall_map(solution: Solution, plane: Plane) -> Map:

@@ -527,9 +527,8 @@ def _bars(bars: Bars, ax: Any) -> None:
     )  # what has no length has no bar
     starts = np.cumsum(values) - values
     starts[len(bars.parts) :] = 0.0
-    colours = [COLOURS[0] if value >= 0 else COLOURS[1] for value in values[: len(bars.parts)]]
     places = np.arange(len(numbers))
-    ax.barh(places, values, left=starts, color=[*colours, INK][: len(numbers)], height=0.62)
+    ax.barh(places, values, left=starts, color=bars.colours, height=0.62)
     ends = [0.0, *starts, *(starts + values)]
     reach = float(max(ends) - min(ends)) or 1.0
     numbers[len(bars.parts) :] = [(bars.total, rounded_down(bars.value))] if bars.total else []

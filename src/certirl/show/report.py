@@ -176,7 +176,7 @@ class _Figures:
     def _figure(self, picture: Picture, caption: str) -> str:
         self._count += 1
         name = f"figure-{self._count}"
-        words = ": ".join(text for text in (caption, picture.title) if text) or svg.title_of(picture)
+        words = f"{caption}: {svg.title_of(picture)}" if caption and picture.title else caption or svg.title_of(picture)
         words = words[:1].upper() + words[1:]
         numbers = svg.readings(picture)
         if numbers.x:

@@ -18,7 +18,7 @@ import numpy as np
 
 from certirl.ground.domain import Array
 from certirl.ground.status import rounded_down
-from certirl.show.charts import COLOURS, Bars, Chart, Curve, Map, Picture, Point, Span, log_ticks
+from certirl.show.charts import COLOURS, GAIN, LOSS, SUM, Bars, Chart, Curve, Map, Picture, Point, Span, log_ticks
 
 _WIDTH = 560  # of a picture, in its own units
 _HEIGHTS = {Chart: 300, Map: 400}
@@ -89,10 +89,12 @@ def draw(picture: Picture, name: str) -> str:
 
 
 def title_of(picture: Picture) -> str:
-    """The title of a picture, or what it shows."""
+    """The title of a picture on one line, or what it shows."""
+    if picture.title:
+        return picture.title.replace("\n", "; ")
     if isinstance(picture, Bars):
-        return picture.title or picture.label
-    return picture.title or (picture.value_label if isinstance(picture, Map) else picture.y_label)
+        return picture.label
+    return picture.value_label if isinstance(picture, Map) else picture.y_label
 
 
 def description(picture: Picture) -> str:
@@ -400,8 +402,8 @@ def _bars(bars: Bars, frame: _Frame, name: str) -> str:
     zero, largest = frame.across(0.0), max((abs(end - begin) for _, begin, end, _ in rows), default=0.0)
     drawn = [f'<path d="M{zero:.1f} {frame.top}V{frame.bottom}" stroke="currentColor" opacity=".4"/>']
     for row, (label, begin, end, value_in_words) in enumerate(rows):
-        kind = "loss" if end < begin else "sum" if row == len(bars.parts) else "gain"
-        colour = {"gain": COLOURS[0], "loss": COLOURS[1], "sum": COLOURS[2]}[kind]
+        colour = bars.colours[row]
+        kind = {GAIN: "gain", LOSS: "loss", SUM: "sum"}[colour]
         place, (low, high) = frame.top + row * _BAR + 5, sorted((frame.across(begin), frame.across(end)))
         size = f'width="{max(high - low, 1.5):.1f}" height="{_BAR - 10}"'
         is_rounding = 0 < abs(end - begin) < 1e-9 * largest
