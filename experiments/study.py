@@ -170,6 +170,8 @@ def conduct(
         progress: as in `solve`.
     """
     check_workers(workers)
+    if hasattr(experiment, "plots"):
+        experiment.plots.panels(1, 1)  # says before the work, not after it, that matplotlib is missing
     out.mkdir(parents=True, exist_ok=True)
     check_writable(out / f"{name}.json", (".json",))
     fingerprint = _fingerprint(experiment, arguments)

@@ -1,6 +1,7 @@
 """What each figure shows is asserted on its fast size, of some on a smaller one too; every file is written."""
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -103,3 +104,13 @@ def test_every_experiment_has_the_papers_numbers_and_a_smaller_version():
     assert (rollouts.states, rollouts.steps, rollouts.rollouts) == (100, 6, 6000)
     for name in STUDIES:
         assert load(name).Arguments() != load(name).FAST
+
+
+def test_a_missing_matplotlib_is_said_before_the_work(found, monkeypatch, tmp_path):
+    for name in [name for name in sys.modules if name.startswith("matplotlib")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(load("figure1"), "run", lambda *asked: pytest.fail("it worked, and could keep nothing"))
+    with pytest.raises(ImportError, match="plots need matplotlib: pip install"):
+        found("figure1", "small")
+    assert not any(tmp_path.iterdir())

@@ -12,7 +12,7 @@ from certirl.data.policy import as_policy
 from certirl.data.simulator import Design, Simulator
 from certirl.data.source import Pool, Source, as_source, check_declared, check_enough
 from certirl.data.transitions import Transitions
-from certirl.functions.bases import MOST_FUNCTIONS, Basis, as_basis, first_functions
+from certirl.functions.bases import MOST_COLUMNS, Basis, as_basis, first_functions
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
 from certirl.functions.reward import Reward, bounded, check_known, known_expert, unpack
 from certirl.ground.domain import Domain
@@ -132,10 +132,12 @@ def _columns(
     if len(each) != len(boxes):
         raise ValueError(f"there are {len(boxes)} components but {len(each)} bases of columns")
     if len(boxes) == 1 and isinstance(each[0], int | np.integer) and not isinstance(each[0], bool):
-        size = as_count(each[0], "columns", most=MOST_FUNCTIONS, meaning="a basis, or a whole number of functions")
+        size = as_count(each[0], "columns", most=MOST_COLUMNS, meaning="a basis, or a whole number of functions")
         return components, [first_functions(size, domain, periodic)]
     placed = zip(each, boxes, strict=True)
-    return components, [as_basis(basis, box, name="columns", like="certirl.Legendre(3)") for basis, box in placed]
+    return components, [
+        as_basis(basis, box, name="columns", like="certirl.Legendre(3)", most=MOST_COLUMNS) for basis, box in placed
+    ]
 
 
 def _places(components: Sequence[Component], spaces: Sequence[Basis]) -> Any:
@@ -273,6 +275,6 @@ def _functions(
     if columns is None:
         return groups, classes, classes
     if isinstance(columns, Basis) and len(classes) == 1:
-        return groups, classes, [as_basis(columns, domain, name="columns")]
+        return groups, classes, [as_basis(columns, domain, name="columns", most=MOST_COLUMNS)]
     sizes = zip(classes, as_columns(columns, classes), strict=True)
     return groups, classes, [functions.resized(size) for functions, size in sizes]

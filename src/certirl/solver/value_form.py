@@ -59,8 +59,8 @@ from certirl.fit.value_program import (
     profile_at,
 )
 from certirl.fit.witness import find_conflict
+from certirl.functions import bases
 from certirl.functions.bases import (
-    MOST_FUNCTIONS,
     Basis,
     Fourier,
     Legendre,
@@ -534,10 +534,10 @@ def proof_columns(
 ) -> Basis:
     """The functions of the state asked for; else as few as make the tail cost little of the value's span."""
     if isinstance(asked, Basis):
-        return as_basis(asked, domain, name="columns")
+        return as_basis(asked, domain, name="columns", most=bases.MOST_COLUMNS)
     if asked is not None or tail is None:
         meaning = by_door("a basis such as Legendre(15), or a whole number of functions", "a whole number of functions")
-        most, usual = MOST_FUNCTIONS, COLUMNS[len(domain)]
+        most, usual = bases.MOST_COLUMNS, COLUMNS[len(domain)]
         size = usual if asked is None else as_count(asked, "columns", most=most, meaning=meaning)
         return first_functions(size, domain, periodic)
 
