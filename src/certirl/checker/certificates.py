@@ -230,8 +230,12 @@ class Expert:
     @cached_property
     def away(self) -> Floats:
         """From every middle to that of the nearest cell that is not steady; infinite if all are ``[c_1, …, c_d]``."""
-        squares = np.where(self.steady, np.inf, 0.0)
-        for axis, side in enumerate(self.sides):
+        cells, steady = np.arange(len(self.steady), dtype=float), self.steady.reshape(len(self.steady), -1)
+        last = np.maximum.accumulate(np.where(steady, -np.inf, cells[:, None]), axis=0)
+        following = np.minimum.accumulate(np.where(steady, np.inf, cells[:, None])[::-1], axis=0)[::-1]
+        steps = np.minimum(cells[:, None] - last, following - cells[:, None]).reshape(self.steady.shape)
+        squares = (steps * self.sides[0]) ** 2
+        for axis, side in enumerate(self.sides[1:], 1):
             before = np.moveaxis(squares, axis, 0)
             after = before.copy()
             for step in range(1, len(before)):

@@ -73,26 +73,29 @@ def normal(u: Floats) -> tuple[Floats, Floats]:
     """Φ and φ with errors of `ERROR` at most; beyond ±9 they are 0 or 1 and 0 up to 10⁻¹⁸."""
     inside = np.clip(u, -FARTHEST, FARTHEST)
     k = np.rint(inside * STEP).astype(np.int64)
-    rest, rows, table = inside - k / STEP, k + FARTHEST * STEP, _table()
+    rest, rows, terms = inside - k / STEP, k + FARTHEST * STEP, np.ascontiguousarray(_table().T)
     value, slope = np.zeros_like(rest), np.zeros_like(rest)
     for j in reversed(range(TERMS)):
-        column = table[:, j][rows]
-        value = value * rest + column
+        column = terms[j].take(rows)
+        value *= rest
+        value += column
         if j:
-            slope = slope * rest + j * column
+            column *= j
+            slope *= rest
+            slope += column
     return np.where(u > FARTHEST, 1.0, np.where(u < -FARTHEST, 0.0, value)), np.where(np.abs(u) > FARTHEST, 0.0, slope)
 
 
 def _radius(q: int, delta: float) -> float:
     """r² with inf_b E(X − b)⁺/(r² − b) ≤ δ, X chi-square with an even number q of degrees."""
 
-    def upper(half: int, x: float) -> float:
-        return math.exp(-x) * math.fsum(x**k / math.factorial(k) for k in range(half))
+    def upper(half: int, x: Floats) -> Floats:
+        return np.exp(-x) * sum(x**k / math.factorial(k) for k in range(half))
 
     def fails(square: float) -> bool:
-        levels = [square - gap for gap in np.linspace(0.5, min(square, 12.0), 400)]
-        chances = ((q * upper(q // 2 + 1, b / 2) - b * upper(q // 2, b / 2)) / (square - b) for b in levels)
-        return min(chances) * MORE > delta
+        b = square - np.linspace(0.5, min(square, 12.0), 400)
+        chances = (q * upper(q // 2 + 1, b / 2) - b * upper(q // 2, b / 2)) / (square - b)
+        return float(chances.min()) * MORE > delta
 
     low, high = float(q), q + 4.0
     while fails(high):

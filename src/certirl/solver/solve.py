@@ -208,8 +208,8 @@ def _proved_by_program(asked: Request) -> Solution:
         choice=choice.why,
         independence=independence,
         further=further,
-        certificate=outcome.certificate,
-        refutation=outcome.refutation,
+        certificate=None if further else outcome.certificate,  # a proof would assume what the test contradicts
+        refutation=None if further else outcome.refutation,
         drawn=asked.origin.counts(outcome.samples + pilot).tolist(),
         action_names=asked.origin.action_names,
         search=outcome.rounds,
