@@ -13,6 +13,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 import oracle
+from certirl.data.policy import CELLS_ALONG
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so do the children of that; some tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -76,6 +77,14 @@ def _left_as_it_was():
     assert _state() == state
     changed = {name for name, value in variables.items() if os.environ.get(name) != value}
     assert changed - {"PYTEST_CURRENT_TEST"} == set()
+
+
+@pytest.fixture(autouse=True)
+def _coarse(request, monkeypatch):
+    """Look experts up at fewer states than a user's proof does; slow tests, and those marked fine, at as many."""
+    if not any(request.node.get_closest_marker(name) for name in ("slow", "fine")):
+        for dimension, cells in ((1, 1000), (2, 100), (3, 30)):
+            monkeypatch.setitem(CELLS_ALONG, dimension, cells)
 
 
 @pytest.fixture(autouse=True)

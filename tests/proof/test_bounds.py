@@ -106,6 +106,7 @@ def test_without_noise_the_true_curve_is_within_its_band(name, seed):
             assert np.abs(error).max() < 2e-3 * uncorrected + slack  # to all orders
 
 
+@pytest.mark.fine
 @pytest.mark.parametrize("name", ["polynomial, switching", "box, switching"])
 def test_without_noise_visits_and_span_are_the_true_ones(name):
     setting = SETTINGS[name]()

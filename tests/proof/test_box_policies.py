@@ -113,6 +113,7 @@ def a_band(columns, curve, radius):
     return Band((0, 1), columns, frame(columns).coefficients(curve), both, np.zeros_like(both), 0.0, 0.0)
 
 
+@pytest.mark.fine
 def test_the_tube_is_what_brute_force_finds():
     columns = certirl.product(certirl.Legendre(2), certirl.Legendre(2)).on(SQUARE)
     plane = np.linalg.lstsq(columns.values(GRID), -GRID[:, 0], rcond=None)[0]  # J_0 − J_1 = −s_1
@@ -192,6 +193,7 @@ def test_a_function_that_never_switches_is_certified_everywhere():
     assert by_number.margin == pytest.approx(found.margin, abs=1e-9)
 
 
+@pytest.mark.fine
 def test_three_coordinates_work_alike():
     problem = random_independent(seed=2, dimension=3, actions=2)
     columns = certirl.product(*[certirl.Legendre(2)] * 3).on(problem.domain)

@@ -124,6 +124,7 @@ def test_saved_and_loaded_it_derives_the_same_verdict(certificate, tmp_path):
     assert again.margin == pytest.approx(certificate.margin, rel=1e-9)
 
 
+@pytest.mark.fine
 def test_without_a_tail_it_is_conditional_only(problem, certificate):
     settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tube": 0.2}
     found = certirl.certify(problem.reward, problem.dynamics, samples=60_000, rng=0, **settings)
@@ -274,6 +275,7 @@ def a_band(columns, curve, radius):
     return Band((0, 1), columns, frame(columns).coefficients(curve), both, np.zeros_like(both), 0.0, 0.0)
 
 
+@pytest.mark.fine
 def test_the_tube_is_what_brute_force_finds():
     columns = certirl.Legendre(3).on(((-1.0, 1.0),))
     line = np.linalg.solve(columns.values(np.array([[-1.0], [0.0], [1.0]])), [1.0, 0.0, -1.0])  # −s
@@ -486,6 +488,7 @@ def test_the_verdict_of_a_file_is_derived_not_read(problem, tmp_path):
     assert load(wrong.save(tmp_path / "wrong")).word == "not certified"
 
 
+@pytest.mark.fine
 def test_the_tube_must_be_as_large_as_a_cell(problem):
     settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0}
     with pytest.raises(ValueError, match=r"tube must be at least 0.0005, the size of the cells"):

@@ -182,6 +182,7 @@ def test_an_expert_who_mixes_must_be_indifferent():
     assert set(rows.actions) == {0, 1, 2} and np.abs(rows.contrast.sum(axis=1)).max() == 0
 
 
+@pytest.mark.fine
 def test_states_in_the_tube_are_left_alone_and_nothing_left_is_a_sentence():
     rows = compared(HEAT_REST_HEAT, 9, 0.1)
     away = np.abs(rows.states - np.array(HEAT_REST_HEAT.switches)).min(axis=1)
