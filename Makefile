@@ -10,21 +10,23 @@ LIMITS = $(if $(LOWEST),--constraint $(VENV)/lowest.txt)
 
 .PHONY: demo demo-files test test-fast test-lowest test-slow test-all test-sdist test-tour test-device docs links pictures dist lint bench figures clean
 
-# Which Python a command is.
+# Which Python a command is, and the first that runs: by that name, or one of pyenv that is not in use.
 WHICH = $(shell $(1) -c "import sys; print(*sys.version_info[:2], sep='.')" 2>/dev/null)
+OF_PYENV = $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/$(PYTHON))
+RUNS = $(or $(firstword $(foreach name,$(PYTHON) $(OF_PYENV),$(if $(call WHICH,$(name)),$(name)))),$(PYTHON))
 ifneq ($(filter command environment,$(origin PYTHON)),)
 ifneq ($(wildcard $(BIN)/python),)
-ifneq ($(call WHICH,$(PYTHON)),$(call WHICH,$(BIN)/python))
+ifneq ($(call WHICH,$(RUNS)),$(call WHICH,$(BIN)/python))
 .PHONY: $(VENV)/created
 endif
 endif
 endif
 
 $(VENV)/created:
-	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
+	@$(RUNS) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
 		{ echo "certirl needs Python 3.11 or newer; name one by make PYTHON=python3.12 …"; exit 1; }
-	@echo "Creating $(VENV) with Python $(call WHICH,$(PYTHON)) …"
-	@$(PYTHON) -m venv --clear $(VENV)
+	@echo "Creating $(VENV) with Python $(call WHICH,$(RUNS)) …"
+	@$(RUNS) -m venv --clear $(VENV)
 	@$(if $(LOWEST),$(BIN)/python tests/lowest.py > $(VENV)/lowest.txt)
 	@touch $@
 
