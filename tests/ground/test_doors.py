@@ -1048,7 +1048,7 @@ def test_an_expert_whose_answer_depends_on_the_call_is_refused(expert):
 
 @pytest.mark.parametrize("text", ["\x1b[2K", "a\nb", "a\tb", "\u202eb", "\u200bb", "\ud800", b"a", 5, None])
 def test_text_that_could_change_what_is_printed_is_refused(text):
-    with pytest.raises(ValueError, match="name must be a text of printable characters, got ") as caught:
+    with pytest.raises(ValueError, match="name must be a printable text of 1 to 100 characters, got ") as caught:
         doors.as_text(text, "name")
     assert str(caught.value).isprintable()
     assert doors.as_text(np.str_("θ̇ in °C, 温度"), "name") == "θ̇ in °C, 温度"
