@@ -80,7 +80,7 @@ def _left_as_it_was():
 
 
 @pytest.fixture(autouse=True)
-def _coarse(request, monkeypatch):
+def _coarse(_left_as_it_was, request, monkeypatch):
     """Look experts up at fewer states than a user's proof does; slow tests, and those marked fine, at as many."""
     if not any(request.node.get_closest_marker(name) for name in ("slow", "fine")):
         for dimension, cells in ((1, 1000), (2, 100), (3, 30)):
