@@ -80,11 +80,13 @@ def _left_as_it_was():
 
 
 @pytest.fixture(autouse=True)
-def _coarse(_left_as_it_was, request, monkeypatch):
+def _coarse(request):
     """Look experts up at fewer states than a user's proof does; slow tests, and those marked fine, at as many."""
-    if not any(request.node.get_closest_marker(name) for name in ("slow", "fine")):
-        for dimension, cells in ((1, 1000), (2, 100), (3, 30)):
-            monkeypatch.setitem(CELLS_ALONG, dimension, cells)
+    fine = any(request.node.get_closest_marker(name) for name in ("slow", "fine"))
+    with pytest.MonkeyPatch.context() as patch:
+        for dimension, cells in () if fine else ((1, 1000), (2, 100), (3, 30)):
+            patch.setitem(CELLS_ALONG, dimension, cells)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -161,6 +161,7 @@ ALTERATIONS = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for name, (kinds, *_) in ALTERATIONS.items() for kind in kinds]
 )

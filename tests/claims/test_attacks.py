@@ -161,7 +161,7 @@ def test_an_expert_who_takes_the_highest_curve_is_best_and_distances_to_its_swit
         assert np.abs(near - own.away(states)).max() < 4e-3
 
 
-FEW = {"constant": 8, "boxes": 3, "sums": 4, "policies": 4, "refutations": 6, "scenarios": 2}
+FEW = {"constant": 4, "boxes": 1, "sums": 2, "policies": 2, "refutations": 3, "scenarios": 1}
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ def numbers_in(record):
     return [record] if isinstance(record, int | float) else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extent", sizes(SMALL, bench.FAST), ids=["small", "fast"])
 def test_the_command_prints_and_writes_everything(tmp_path, capsys, monkeypatch, extent):
     monkeypatch.setattr(bench, "FAST", extent)

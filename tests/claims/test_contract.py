@@ -69,6 +69,7 @@ def contents(path):
     return record, {place: array.tolist() for place, array in arrays.items()}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "cell", [pytest.param(cell, marks=[pytest.mark.slow] * (cell in SLOW)) for cell in CELLS], ids=str
 )

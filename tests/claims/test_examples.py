@@ -47,6 +47,7 @@ def test_every_public_object_has_an_example():
     assert [name for name in OBJECTS if name not in EXAMPLES and not overrides(name)] == []
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", [name for name in surface() if name in EXAMPLES])
 def test_examples_print_what_they_show(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

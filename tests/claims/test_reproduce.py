@@ -75,6 +75,7 @@ def test_figure4_samples_needed_grow_with_inverse_beta(found, size):
 
 
 @both_sizes
+@pytest.mark.slow
 def test_rollouts_agree_with_quadrature_and_favour_the_expert(found, size):
     result = found("rollouts", size)
     assert 0.9 < result["within two standard errors"] < 0.99

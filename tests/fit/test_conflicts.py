@@ -107,6 +107,7 @@ def test_it_is_told_kept_and_read_back(tmp_path):
 # In the one call
 
 
+@pytest.mark.slow
 def test_solve_proves_that_no_reward_exists(tmp_path):
     settings = {"discount": 0.9, "basis": Legendre(3), "delta": 0.05, "tail": ROOM.dynamics.tail}
     found = certirl.solve(ROOM.dynamics, expert=HEAT_REST_HEAT, samples=30_000, rng=0, **settings)

@@ -64,6 +64,7 @@ def fine_grid(problem, along=41):
     return states, chances / chances.sum(axis=2, keepdims=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", sizes(*PROBLEMS[:2]), ids=str)
 def test_a_fine_grid_agrees_on_margins_and_on_the_best_policy(problem):
     basis = product(Legendre(7), Legendre(7))

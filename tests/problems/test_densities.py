@@ -62,6 +62,7 @@ def test_a_flat_density_is_exact():
     np.testing.assert_allclose(chords([0.5]).draw(u, np.zeros(1000, dtype=bool)), 2 * u - 1, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", sizes(7, 0, 11))
 def test_draws_pass_kolmogorov_and_smirnov(seed):
     """A million draws at one state against the exact distribution function of the mixture; fixed seeds."""

@@ -197,6 +197,7 @@ def test_bounds_hold_over_many_data_sets(paired, runs):
     assert many(runs, paired=paired, delta=0.2, samples=1_500) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", sizes(3, 30))
 def test_soundness_of_the_study_at_small_size(count):
     runs = [run for run in map(study.judge, range(count)) if run is not None]

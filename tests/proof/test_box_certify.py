@@ -74,6 +74,7 @@ def test_certificates_of_logs_and_functions_never_lie(solved):
     assert certirl.certify(solved, PROBLEM, samples=60_000, rng=5).word == "conditional"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", sizes(2, 6))
 def test_no_false_certificate_on_a_box(count):
     """Rewards that are right or barely wrong, at δ = 0.5: a bound above the truth is rarer than that."""

@@ -161,6 +161,7 @@ def test_states_are_drawn_beside_the_switches(case):
     assert near.mean() > plain.mean() + 0.15
 
 
+@pytest.mark.slow
 def test_the_truth_is_what_rollouts_see():
     problem = random_independent(seed=3)
     truth = Truth(problem, nodes=3, fine=80)
@@ -193,6 +194,7 @@ def test_a_function_that_never_switches_is_certified_everywhere():
     assert by_number.margin == pytest.approx(found.margin, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.fine
 def test_three_coordinates_work_alike():
     problem = random_independent(seed=2, dimension=3, actions=2)

@@ -65,6 +65,7 @@ def test_a_density_gives_a_tail_that_is_proved_and_close():
         assert tail.number(columns) < rough.number(columns) < derivative(2).number(columns) / 10
 
 
+@pytest.mark.slow
 def test_densities_on_a_box():
     std = 3.0
 

@@ -285,7 +285,7 @@ def test_data_that_contradict_the_noise_or_the_drift_are_refused():
 
 
 def test_too_few_rows_are_said_without_a_number_that_does_not_exist(tmp_path):
-    asked = {"std": 0.3, "discount": 0.99, "samples": 20, "rng": 0}
+    asked = {"std": 0.3, "discount": 0.99, "samples": 20, "rng": 0, "cells": 100}
     for expert in (0, lambda states: states[:, 0] > 0):
         certificate = certirl.certify_gaussian(lambda states: states[:, 0], Line(), expert=expert, **asked)
         assert "no estimate" in str(certificate) and "inf" not in str(certificate)

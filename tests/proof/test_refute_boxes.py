@@ -332,6 +332,7 @@ def test_a_circle_and_a_speed_without_noise_are_refuted():
 # Between
 
 
+@pytest.mark.slow
 def test_a_conflict_on_a_box_that_noise_could_hide_has_a_shrinking_ceiling():
     problem, ceilings = Mixed(random_independent(seed=3, actions=2)), []
     assert best_margin(true_rows(problem, CLASSES[4], always(0), GRID)) == pytest.approx(0, abs=1e-9)

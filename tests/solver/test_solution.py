@@ -111,6 +111,7 @@ def solution(case):
     return solved(case)
 
 
+@pytest.mark.thinned(2)
 def test_the_status_is_that_of_the_weakest_finding(case, solution):
     assert type(solution) is certirl.Solution and solution.status in STATUSES
     least = weakest(solution.findings)
@@ -130,6 +131,7 @@ def test_the_print_has_few_lines_and_begins_with_the_status(solution):
     assert str(solution.stats).startswith("functions ") and "nan" not in str(solution.stats)
 
 
+@pytest.mark.thinned(2)
 def test_plain_data_of_a_solution_are_json_and_say_what_it_says(solution):
     plain = solution.to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain and len(json.dumps(plain)) < 50_000
@@ -225,6 +227,7 @@ def test_shortfalls_are_listed_from_the_largest(solution):
     assert len(states) == len(shortfall) <= 5 and (np.diff(shortfall) <= 0).all() and (shortfall > 0).all()
 
 
+@pytest.mark.thinned(2)
 def test_a_saved_solution_comes_back_whole(solution, tmp_path):
     path = solution.save(tmp_path / "saved")
     again = certirl.load(path)
