@@ -14,6 +14,7 @@ from certirl import cli
 from certirl.checker import bands as checker_bands
 from certirl.checker import check, enclosures, harmonics
 from certirl.checker import records as checker_records
+from certirl.checker import refutations as checker_refutations
 from certirl.checker.enclosures import Enclosure
 from certirl.checker.harmonics import Box
 from certirl.functions import inequalities
@@ -565,3 +566,8 @@ def test_where_a_bound_is_lowest_is_compared_up_to_rounding(tmp_path):
     asked = {"columns": Legendre(61), "tail": 1e-5, "samples": 80_000, "tube": 0.1, "discount": 0.7, "rng": 1}
     found = certirl.certify(lambda s: -np.abs(s[:, 0] - 20), Room(), expert=lambda s: s[:, 0] > 20, **asked)
     assert found.holds and check(found.save(tmp_path / "c.npz")).verdict == "confirmed"
+
+
+@pytest.mark.parametrize("weights", [[[0.5, 0.5], [0.2, 0.8]], [[0.5, 0.5], [0.7, 0.5]], [[1.5, -0.5], [0.5, 0.5]]])
+def test_every_mixture_has_weights_that_add_up_to_1(weights):
+    assert checker_refutations._are_mixtures(np.array(weights)) == (weights[1] == [0.2, 0.8])

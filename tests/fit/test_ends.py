@@ -258,3 +258,16 @@ def test_columns_that_held_out_data_chose_may_be_more_than_those_of_a_program():
     log = certirl.Transitions(states, actions, after, domain=((0, 15), (0, 15)))
     covered = certirl.coverage(log, basis=of_degree(log.domain, 33), cells=4)
     assert covered.basis.size == 595 > MOST_FUNCTIONS and covered.extrapolated_share.max() > 0
+
+
+def test_the_error_of_a_model_of_the_next_state_does_not_depend_on_units():
+    rng, errors = np.random.default_rng(0), []
+    states, actions = rng.uniform(-1, 1, (600, 2)), np.arange(600) % 2
+    ahead = np.clip(0.8 * states + 0.1 * (2 * actions[:, None] - 1) + 0.05 * rng.normal(size=(600, 2)), -1, 1)
+    for unit in (1.0, 1000.0):
+        scale, box = np.array([1.0, unit]), ((-1.0, 1.0), (-unit, unit))
+        log = certirl.Transitions(states * scale, actions, ahead * scale, domain=box)
+        basis = certirl.product(certirl.Legendre(3), certirl.Legendre(3)).on(box)
+        moves = regress_next_states(log, basis, is_terminal=None, periodic=(), rng=np.random.default_rng(1))
+        errors.append(moves.error)
+    assert errors[1] == pytest.approx(errors[0], rel=1e-6) and errors[0] > 0

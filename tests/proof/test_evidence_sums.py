@@ -201,3 +201,15 @@ def test_training_data_in_the_order_of_the_actions_are_used_of_every_action(monk
     case = Case.of(0, columns, n_actions=3, discount=0.7, tail=0.0)
     fit = fit_surrogates(case, lambda s: s[:, 0], sorted(pieces, key=lambda piece: piece.actions))
     np.testing.assert_array_equal(fit.evidence[0].counts, 200)
+
+
+def test_sums_determine_the_columns_only_if_those_of_every_action_do():
+    columns, rng = Legendre(3).on(PROBLEM.domain), np.random.default_rng(0)
+    case = Case.of(0, columns, n_actions=3, discount=0.7, tail=0.0)
+    surrogates, _ = fit_surrogates(case, lambda s: s[:, 0], draw(PROBLEM, columns, 400, 0, paired=True))
+    states, actions = rng.uniform(-1, 1, (300, 1)), np.arange(300) % 3
+    for spread, determined in ((1.0, True), (0.0, False)):  # action 2 is tried at one state alone
+        states[actions == 2] *= spread
+        log = certirl.Transitions(states, actions, states, domain=PROBLEM.domain)
+        (sums,) = gather(surrogates, log)
+        assert sums.determine(columns) == determined

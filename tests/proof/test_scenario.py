@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from saved_records import Coins, climb
 from scipy.stats import binom
 
 import certirl
@@ -114,3 +115,11 @@ def test_a_large_constant_costs_no_digits():
         return scenario(lambda s: np.sign(s[:, 1]) + constant, Drift(gap=0.5), **given).bounds
 
     assert found(2.0**51) == pytest.approx(found(0.0), rel=1e-9)
+
+
+def test_bounds_are_against_the_best_of_the_other_actions():
+    """Action 1 is nearly as good as the expert's, action 2 far worse."""
+    coins = Coins((0.7, 0.65, 0.1), (0.1, 0.1, 0.1))
+    found = scenario(climb, coins, expert=0, discount=0.5, reward_range=(-1.0, 1.0), samples=2_000, share=0.3, rng=0)
+    truth = 1.6 * 0.05 / (1 - 0.5 * 0.16)  # V is linear, with the slope 1/(1 − γ·0.16)
+    assert (found.bounds < truth).all() and found.margin < truth < 10 * found.delta
