@@ -112,10 +112,10 @@ def test_five_coordinates_are_planned_in_without_a_grid():
     wish = lambda s: -(s.sum(axis=1) ** 2)  # noqa: E731
     states = np.random.default_rng(0).uniform(-1, 1, (200, 5))
     expert = as_policy(lambda s: (s.sum(axis=1) < 0).astype(int), 2)
-    good = compare(Five(), wish, lambda s: np.zeros(len(s)), expert, (states,), discount=0.6)[0]
+    good = compare(Five(), wish, lambda s: np.zeros(len(s)), expert, states, discount=0.6)[0]
     assert abs(good.shares[0]) < 0.02 and good.agreed > 0.9 * good.judged
     wrong = as_policy(lambda s: (s.sum(axis=1) > 0).astype(int), 2)
-    assert compare(Five(), wish, lambda s: np.zeros(len(s)), wrong, (states,), discount=0.6)[0].shares[0] > 1
+    assert compare(Five(), wish, lambda s: np.zeros(len(s)), wrong, states, discount=0.6)[0].shares[0] > 1
 
 
 def test_a_log_is_planned_in_where_its_model_of_the_next_state_is_good():
@@ -135,7 +135,7 @@ def test_what_planning_loses_is_measured_against_chance():
     room, states = Room(0.0), np.linspace(-1, 1, 501)[:, None]
     wish = lambda s: -np.abs(s[:, 0])  # noqa: E731
     plan = certirl.planning.plan(room, wish, discount=0.9)
-    asked = {"groups": (states,), "discount": 0.9}
+    asked = {"states": states, "discount": 0.9}
     best, _ = compare(room, wish, plan.value, as_policy(plan, 3), **asked)
     assert best.agreed == best.judged == 501 and max(best.shares) < 2e-3
     even, _ = compare(room, wish, plan.value, as_policy(lambda s: np.full((len(s), 3), 1 / 3), 3), **asked)

@@ -36,9 +36,10 @@ from certirl.data.simulator import (
 from certirl.data.tables import as_log
 from certirl.data.transitions import Bias, Chunk, Stream, Transitions, as_names, concatenate
 from certirl.functions.bases import Basis
+from certirl.functions.ends import inside
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, even_mesh, uniform_states
+from certirl.ground.domain import Array, Domain, as_domain, even_mesh, uniform_states
 from certirl.ground.doors import as_count, as_flag, as_number, by_door, setting
 from certirl.ground.records import Record
 
@@ -436,11 +437,7 @@ class TerminalBoxes(Record):
 
     def __call__(self, states: ArrayLike) -> NDArray[np.bool_]:
         """Which states lie in a box ``[n]``."""
-        rows = as_rows(states, self.boxes.shape[2])
-        inside = np.zeros(len(rows), dtype=bool)
-        for low, high in self.boxes:
-            inside |= ((rows > low) & (rows <= high)).all(axis=1)
-        return inside
+        return inside(self.boxes, states)
 
     def __str__(self) -> str:
         if not len(self.boxes):
@@ -491,21 +488,21 @@ def boxes_of(states: Array, marked: NDArray[np.bool_], *, deepest: int = DEEPEST
         fewest: states on either side of a split.
     """
     d = states.shape[1]
-    boxes: list[Array] = []
 
-    def split(rows: NDArray[np.bool_], box: Array, depth: int) -> None:
+    def split(rows: NDArray[np.bool_], box: Array, depth: int) -> list[Array]:
         share = marked[rows].mean() if rows.any() else 0.0
         cut = _best_cut(states[rows], marked[rows], fewest) if 0 < share < 1 and depth else None
         if cut is None:
-            boxes.extend([box] if share > 0.5 else [])
-            return
-        axis, place = cut
+            return [box] if share > 0.5 else []
+        (axis, place), boxes, whole = cut, list[Array](), 0
         for side, end in ((states[:, axis] <= place, 1), (states[:, axis] > place, 0)):
             smaller = box.copy()
             smaller[end, axis] = place
-            split(rows & side, smaller, depth - 1)
+            found = split(rows & side, smaller, depth - 1)
+            boxes, whole = boxes + found, whole + (len(found) == 1 and found[0] is smaller)
+        return [box] if whole == 2 else boxes  # both sides belong to it as a whole
 
-    split(np.ones(len(states), dtype=bool), np.stack([np.full(d, -np.inf), np.full(d, np.inf)]), deepest)
+    boxes = split(np.ones(len(states), dtype=bool), np.stack([np.full(d, -np.inf), np.full(d, np.inf)]), deepest)
     return np.array(boxes).reshape(-1, 2, d)
 
 

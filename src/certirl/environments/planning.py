@@ -869,49 +869,45 @@ def compare(
     reward: RewardLike,
     value: RewardLike,
     policy: Policy,
-    groups: Sequence[Array],
+    states: Array,
     *,
     discount: float,
     judged: NDArray[np.bool_] | None = None,
     rollouts: bool = False,
 ) -> tuple[Comparison, Plan]:
-    """Compare a policy with the plan on R alone, on the same grid or by rollouts.
+    """Compare a policy with the plan on R alone, on the same grid or by rollouts; the comparison and the plan.
 
     Args:
         simulator: the dynamics, as for `plan`.
         reward: R.
         value: V, the policy's value under a reward near R; 0 in terminal states.
         policy: what is compared with the plan.
-        groups: states over which regret and loss are averaged ``[n, d]``; the comparison is that of the group with the
-            largest share.
+        states: over which regret and loss are averaged ``[n, d]``.
         discount: γ.
-        judged: at which of the first group's states agreement is counted ``[n]``; all of them if left out.
+        judged: at which of the states agreement is counted ``[n]``; all of them if left out.
         rollouts: simulate policies in few coordinates, too: on a grid a policy strays from its path.
     """
     size, domain, rng = size_of(simulator, rollouts=rollouts), as_domain(simulator.domain), as_generator(0, "plan")
-    states = groups[0]
     process = _Process(simulator, reward, None, discount, size.draws, rng).limited(_spread(states, POOL))
     if size.points is None:
         best = _fitted(process, _spread(states, POOL), None, COMPARED_SETTINGS, rng)
+        losses = _losses_of_rollouts(process, best, value, policy, states)
     else:
         model = _Model.of(process, Cells((size.points,) * len(domain), periodic_of(simulator), domain))
         best = model.plan(ACCURATE / 100)
-    if size.points is not None and len(domain) <= FINE and not rollouts:
-        losses = _losses_on_the_grid(model, best, value, policy, groups)
-    else:  # as many states of every group
-        least = min(map(len, groups))
-        mixed = np.stack([group[:least] for group in groups], axis=1).reshape(-1, len(domain))
-        losses = [_losses_of_rollouts(process, best, value, policy, mixed)]
+        if len(domain) <= FINE and not rollouts:
+            losses = _losses_on_the_grid(model, best, value, policy, states)
+        else:
+            losses = _losses_of_rollouts(process, best, value, policy, states)
     counted = states if judged is None else states[judged]
     agrees = policy.support(counted)[np.arange(len(counted)), best(counted)] if len(counted) else np.zeros(0)
-    comparisons = [Comparison(int(agrees.sum()), len(counted), *each) for each in losses]
-    return max(comparisons, key=lambda comparison: max(comparison.shares)), best
+    return Comparison(int(agrees.sum()), len(counted), *losses), best
 
 
 def _losses_on_the_grid(
-    model: _Model, best: Plan, value: RewardLike, policy: Policy, groups: Sequence[Array]
-) -> list[tuple[float, float, float]]:
-    """Regret, loss and what random actions lose, all from the model on the grid, over each group of states."""
+    model: _Model, best: Plan, value: RewardLike, policy: Policy, states: Array
+) -> tuple[float, float, float]:
+    """Regret, loss and what random actions lose, all from the model on the grid."""
     nodes, values = model.grid.points(), best.values
     tolerance = ACCURATE * (1 - best.discount) * float(np.ptp(values))
     expert = policy.probabilities(nodes)
@@ -923,14 +919,12 @@ def _losses_on_the_grid(
         ahead = ahead + np.stack([rewards_of(model.process.reward, nodes, action) for action in range(len(ahead))])
     costs = (expert.T * ahead).sum(axis=0) - ahead
 
-    def of(probabilities: Array, paid: Array, start: Array) -> Array:
-        return model.policy_values(probabilities, paid, start, tolerance)
+    def mean(probabilities: Array, paid: Array, start: Array) -> float:
+        return float(model.grid.combined(states, model.policy_values(probabilities, paid, start, tolerance)).mean())
 
-    random = np.full_like(expert, 1 / expert.shape[1])
-    lost = [values - of(each, model.rewards, values) for each in (expert, random)]
-    lost.insert(1, of(planned, costs, np.zeros(model.grid.size)))
-    means = [[float(model.grid.combined(states, each).mean()) for each in lost] for states in groups]
-    return [(regret, loss, chance) for regret, loss, chance in means]
+    most, random = float(model.grid.combined(states, values).mean()), np.full_like(expert, 1 / expert.shape[1])
+    loss = mean(planned, costs, np.zeros(model.grid.size))
+    return most - mean(expert, model.rewards, values), loss, most - mean(random, model.rewards, values)
 
 
 def _losses_of_rollouts(

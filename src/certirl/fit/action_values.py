@@ -13,22 +13,20 @@ data cannot choose c. Planning is sensitive to it: R misses ``V − γ max P_aV`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import ceil, e
+from math import e
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.policy import Policy, simulate, uniform_policy
-from certirl.data.simulator import Simulator, terminal_of
 from certirl.fit.effects import (
     EffectModel,
     Effects,
     LeastSquaresSums,
     ValueProblem,
     ended,
-    live_states,
     neighbour_products,
     richer,
     rows_of_actions,
@@ -36,6 +34,7 @@ from certirl.fit.effects import (
     unit_chart,
     value_at,
 )
+from certirl.fit.ends import Episodes
 from certirl.fit.value_program import Comparisons, LeastSquares, ValueFit, as_grid, fit_value
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
@@ -45,8 +44,6 @@ from certirl.ground.records import Record
 
 ENOUGH = 2 * e - 1  # of ε/(1 − γ), see above
 RARELY, SELDOM = 2e-3, 0.1  # of comparisons, and of the opposite choice: what estimated effects may get wrong
-WALKS = 200  # of the expert, and as many of random actions
-LONGEST = 300  # steps of a walk, at most
 CLEARLY = 3.0  # standard errors
 
 
@@ -95,40 +92,25 @@ def constant(effects: Effects) -> float:
     return float(effects.before(slice(1))[0, 0])
 
 
-def avoids_termination(simulator: Simulator, policy: Policy, rows: Comparisons, discount: float) -> bool:
+def avoids_termination(rows: Comparisons, walked: Callable[[], tuple[Episodes, Episodes]]) -> bool:
     """Whether the expert never chooses termination and clearly outlasts random actions.
 
     The first is read off the comparisons; alone it would also hold for an expert that seeks a terminal state to which
     no single action leads. If effects were estimated, "never" means more seldom than the estimate can resolve.
 
     Args:
-        simulator: the dynamics, or the model of a log.
-        policy: the expert.
         rows: the comparisons.
-        discount: γ.
+        walked: makes episodes of the expert and of random actions, from the same states.
     """
     effects = rows.effects
-    if terminal_of(simulator) is None or (continuing(effects) > 0.5).all() or not len(rows):
+    if (continuing(effects) > 0.5).all() or not len(rows):
         return False
     chosen = choices(rows)
     if chosen.sought > (1e-9 if effects.noiseless else max(RARELY, SELDOM * chosen.avoided)):
         return False
-    steps = min(ceil(3 / (1 - discount)), LONGEST)
-    more = durations(simulator, policy, steps) - durations(simulator, None, steps)
+    expert, random = walked()
+    more = expert.steps - random.steps
     return float(more.mean()) > CLEARLY * float(more.std()) / np.sqrt(len(more))
-
-
-def durations(simulator: Simulator, policy: Policy | None, steps: int) -> NDArray[np.intp]:
-    """Steps before termination, at most ``steps``, of walks from uniform states ``[WALKS]``.
-
-    Without a policy actions are random; all policies start from the same states.
-    """
-    rng = np.random.default_rng(0)
-    states = live_states(simulator, WALKS, rng)
-    counts, policy = np.zeros(WALKS, dtype=np.intp), policy or uniform_policy(simulator.n_actions)
-    for step in simulate(simulator, states, [policy] * steps, rng):
-        counts[step.rows] += 1
-    return counts
 
 
 def continuing(effects: Effects) -> Array:

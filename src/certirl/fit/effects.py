@@ -26,6 +26,7 @@ from certirl.data.source import Source, TerminalBoxes
 from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
 from certirl.functions.cells import MOST_COORDINATES
+from certirl.functions.ends import EndBasis, at_ends
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, displacement, into_domain, number_of
 from certirl.ground.records import Record
@@ -198,7 +199,7 @@ class Effects(Record):
         draws, A, n, d = self.next_states.shape
         values = self.basis.combined(self.next_states.reshape(-1, d), w).reshape(draws, A, n)
         if self.terminal is not None:
-            values[self.terminal] = 0.0
+            values[self.terminal] = at_ends(self.basis, self.next_states[self.terminal]) @ w
         return np.asarray(values.mean(axis=0))
 
     def at(self, kept: NDArray[np.bool_]) -> Effects:
@@ -264,6 +265,7 @@ def value_basis(
 
 def richer(basis: Basis, factor: float) -> Basis:
     """Polynomials of the degree of a basis times a factor, and at most `MOST_COLUMNS` functions on a box."""
+    basis = basis.base if isinstance(basis, EndBasis) else basis
     periodic = basis.periodic_axes
     if isinstance(basis, Sigmoids):
         highest = [SIGMOID_DEGREE]
@@ -298,20 +300,20 @@ def ended(
 def features(
     basis: Basis, states: Array, is_terminal: Terminal | None, marked: NDArray[np.bool_] | None = None
 ) -> Array:
-    """φ(s) ``[n, k]``, zero in terminal states (see `ended`)."""
+    """φ(s) ``[n, k]``, in terminal states (see `ended`) as `at_ends`."""
     values, over = basis.values(states), ended(states, is_terminal, marked)
     if over is not None:
-        values[over] = 0.0
+        values[over] = at_ends(basis, states[over])
     return values
 
 
 def value_at(
     basis: Basis, w: Array, states: Array, is_terminal: Terminal | None, marked: NDArray[np.bool_] | None = None
 ) -> Array:
-    """V(s) ``[n]`` for the coefficients w ``[k]``, zero in terminal states (see `ended`)."""
+    """V(s) ``[n]`` for the coefficients w ``[k]``, in terminal states (see `ended`) by `at_ends`."""
     values, over = basis.combined(states, w), ended(states, is_terminal, marked)
     if over is not None:
-        values[over] = 0.0
+        values[over] = at_ends(basis, states[over]) @ w
     return values
 
 
@@ -949,9 +951,19 @@ def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.ran
     held_out = held_out_rows(log)
     errors = held_out_errors(model, regression, log, held_out & _steady(log, model) if model.jumps else held_out, rng)
     # With many coordinates a few thousand transitions determine the next state, but hardly hundreds of functions of it.
-    if errors.is_model and errors.relative < (1 / CLEARLY if len(log.domain) > MOST_COORDINATES else CLEARLY):
+    # Ends are jumps, which no regression of them on the state can follow.
+    is_enough = len(log.domain) > MOST_COORDINATES or isinstance(basis, EndBasis)
+    if errors.is_model and errors.relative < (1 / CLEARLY if is_enough else CLEARLY):
         return EffectModel(model.effects(basis, states, rng), counts, log, None, model, errors)
     return EffectModel(regression.effects(states, problem.periodic), counts, log, regression, model, errors)
+
+
+def with_ends(problem: ValueProblem, model: EffectModel, boxes: Array, rng: np.random.Generator) -> EffectModel:
+    """The effects of the same transitions, with one more function of V: of the ends in some boxes ``[b, 2, d]``."""
+    basis = EndBasis.of(model.effects.basis, boxes)
+    if model.log is not None:
+        return _from_log(problem, model.log, basis, rng)
+    return model._replace(effects=replace(model.effects, basis=basis))
 
 
 def _without_absorbed(log: Transitions) -> Transitions:

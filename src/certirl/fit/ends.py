@@ -1,13 +1,14 @@
 """Ends: where episodes of two policies end, and which ends an expert avoids.
 
 R, V and averages over a box say little about ends: a few states decide whether a landing is soft. So episodes are
-followed, of the expert, of random actions and of the plan on R alone, and their last states are compared. A kind of
-end is avoided if the expert reaches it more rarely than random actions do from the same states; boxes of such ends are
-found by splits along coordinates.
+followed, of the plan on R alone and of the expert, and their last states are compared. An end is avoided if the expert
+reaches it clearly more rarely than it would with every second action left to chance, from the same states; boxes of
+such ends are found by splits along coordinates.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Any, ClassVar, NamedTuple
@@ -18,12 +19,15 @@ from numpy.typing import NDArray
 from certirl.data.policy import Policy, choose, terminal_states, uniform_policy
 from certirl.data.simulator import Counted, Simulator, ask, terminal_of
 from certirl.data.source import TerminalBoxes, boxes_of
+from certirl.fit.effects import live_states
 from certirl.functions.reward import values_of
 from certirl.ground import archive
 from certirl.ground.domain import Array, as_domain
 from certirl.ground.doors import as_count, lend
 from certirl.ground.records import Record
 
+WALKS = 200  # of the expert and of random actions, from which kinds of ends are learned
+SOME = 0.05  # of these: ends that the expert does not avoid
 ROUND = 25  # start states of a round of episodes
 FEWEST_STEPS, LONGEST = 10, 300  # of an episode that is followed to its end
 PAIRS = 150  # of episodes, that the rows must suffice for
@@ -55,56 +59,77 @@ class Episodes(NamedTuple):
 
 def follow(
     simulator: Simulator,
-    policy: Policy,
+    policies: Sequence[Policy],
     starts: Array,
     limits: NDArray[np.intp],
     rng: np.random.Generator,
     *,
     at: NDArray[np.intp] | None = None,
     discount: float = 1.0,
-) -> Episodes:
-    """One episode of a policy from each state; the simulator is asked about those alone that have not ended.
+) -> list[Episodes]:
+    """Episodes of some policies from the same states; the simulator is asked about those alone that have not ended.
+
+    At a step at which all policies take the same action they meet the same noise: the ends of two policies that are
+    nearly the same then differ in few episodes, and few episodes tell how often.
 
     Args:
         simulator: the dynamics.
-        policy: what is followed.
+        policies: what is followed.
         starts: ``[n, d]``.
         limits: the most steps of each episode ``[n]``.
         rng: the generator.
         at: the step after which the state of each episode is kept as `Episodes.midway` ``[n]``; 0 if left out.
         discount: γ, of returns.
     """
-    domain, paid = as_domain(simulator.domain), getattr(simulator, "reward", None)
-    places, steps, earned = np.array(starts, dtype=float), np.zeros(len(starts), dtype=np.intp), np.zeros(len(starts))
-    over, at = terminal_states(simulator, places), np.zeros(len(starts), dtype=np.intp) if at is None else at
-    midway, alive = places.copy(), ~over & (at == 0)
+    domain, paid, n = as_domain(simulator.domain), getattr(simulator, "reward", None), len(starts)
+    at = np.zeros(n, dtype=np.intp) if at is None else at
+    each = [_started(simulator, starts, at) for _ in policies]
     for number in range(int(limits.max(initial=0))):
-        rows = np.flatnonzero(~over & (limits > number))
-        if not len(rows):
+        actions = np.full((len(policies), n), -1)
+        uniform = rng.random(n)
+        for taken, policy, episodes in zip(actions, policies, each, strict=True):
+            rows = np.flatnonzero(~episodes.over & (limits > number))
+            if len(rows):
+                taken[rows] = choose(policy, episodes.last[rows], uniform[rows])
+        if (actions < 0).all():
             break
-        actions = choose(policy, places[rows], rng.random(len(rows)))
-        for action in np.unique(actions).tolist():
-            chosen = rows[actions == action]
-            before, after = places[chosen], np.asarray(ask(simulator, places[chosen], action, rng, domain))
-            if callable(paid):
-                earned[chosen] += discount**number * _paid(paid, before, action, after)
-            places[chosen] = after
-        steps[rows] += 1
-        over[rows] = terminal_states(simulator, places[rows])
-        here = rows[at[rows] == number + 1]
-        midway[here], alive[here] = places[here], ~over[here]
-    return Episodes(places, over, steps, earned, midway, alive)
+        same = (actions == actions[0]).all(axis=0)
+        for action in np.unique(actions[actions >= 0]).tolist():
+            seed = int(rng.integers(2**31))
+            for taken, episodes in zip(actions, each, strict=True):
+                for chosen, noise in ((same, np.random.default_rng(seed)), (~same, rng)):
+                    rows = np.flatnonzero((taken == action) & chosen)
+                    if not len(rows):
+                        continue
+                    before = episodes.last[rows]
+                    after = np.asarray(ask(simulator, before, action, noise, domain))
+                    if callable(paid):
+                        episodes.earned[rows] += discount**number * _paid(paid, before, action, after)
+                    episodes.last[rows] = after
+        for taken, episodes in zip(actions, each, strict=True):
+            rows = np.flatnonzero(taken >= 0)
+            episodes.steps[rows] += 1
+            episodes.over[rows] = terminal_states(simulator, episodes.last[rows])
+            here = rows[at[rows] == number + 1]
+            episodes.midway[here], episodes.alive[here] = episodes.last[here], ~episodes.over[here]
+    return each
+
+
+def _started(simulator: Simulator, starts: Array, at: NDArray[np.intp]) -> Episodes:
+    """Episodes of no step."""
+    places, n = np.array(starts, dtype=float), len(starts)
+    over = np.array(terminal_states(simulator, places))
+    return Episodes(places, over, np.zeros(n, dtype=np.intp), np.zeros(n), places.copy(), ~over & (at == 0))
 
 
 def _paid(reward: Any, before: Array, action: int, after: Array) -> Array:
     return values_of(lambda rows: reward(rows, action, lend(after)), before, name="the simulator's reward")
 
 
-def avoided_ends(expert: Episodes, random: Episodes) -> TerminalBoxes:
-    """Boxes of the ends that the expert reaches clearly more rarely than random actions, from the same states."""
-    counts = [int(episodes.over.sum()) for episodes in (expert, random)]
-    states = np.concatenate([episodes.last[episodes.over] for episodes in (expert, random)])
-    by_chance = np.arange(len(states)) >= counts[0]
+def avoided_ends(expert: Episodes, others: Episodes) -> TerminalBoxes:
+    """Boxes of the ends that the expert reaches clearly more rarely than it does disturbed, from the same states."""
+    states = np.concatenate([episodes.last[episodes.over] for episodes in (expert, others)])
+    by_chance = np.arange(len(states)) >= expert.over.sum()
     found = boxes_of(states, by_chance, deepest=DEEPEST, fewest=max(ceil(LEAST * len(states)), 5))
     boxes = [TerminalBoxes(box[None], 0.0, 0.0, max(len(states), 1)) for box in found]
     hits = [(int(box(states[by_chance]).sum()), int(box(states[~by_chance]).sum())) for box in boxes]
@@ -186,126 +211,96 @@ class Reached(Record):
         return "; ".join(words) + where
 
 
-class Starts(NamedTuple):
-    """Episodes of the expert and of random actions, from the same even states.
-
-    Attributes:
-        states: where they start ``[n, d]``.
-        steps: the most of an episode.
-        at: the step after which a state of the expert's own was kept ``[n]``.
-        expert, random: the episodes.
-    """
-
-    states: Array
-    steps: int
-    at: NDArray[np.intp]
-    expert: Episodes
-    random: Episodes
-
-    @property
-    def own(self) -> Array:
-        """The expert's own states, at random steps of its episodes ``[m, d]``."""
-        return self.expert.midway[self.expert.alive]
+def disturbed(policy: Policy) -> Policy:
+    """The expert with every second action left to chance."""
+    A = policy.n_actions
+    return Policy(A, lambda states: (policy.probabilities(states) + 1 / A) / 2)
 
 
-def first_episodes(
-    simulator: Any, policy: Policy, states: Array, *, rows: int, discount: float, rng: np.random.Generator
-) -> Starts | None:
-    """Episodes of the expert and of random actions; None if there is nothing to compare, or the rows are too few.
+def walked_ends(simulator: Any, policy: Policy, other: Policy, discount: float) -> tuple[Episodes, Episodes]:
+    """Episodes of the expert and of another policy from the same uniform states, for three times the horizon."""
+    rng = np.random.default_rng(0)
+    states = live_states(simulator, WALKS, rng)
+    limits = np.full(WALKS, min(ceil(3 / (1 - discount)), LONGEST))
+    (expert,), (others,) = (follow(simulator, [each], states, limits, rng) for each in (policy, other))
+    return expert, others
 
-    Args:
-        simulator: the dynamics.
-        policy: the expert.
-        states: even ones, from which the first ones are taken ``[n, d]``.
-        rows: of one action that the simulator may be asked about, for these episodes and those of a plan.
-        discount: γ.
-        rng: the generator.
-    """
-    steps = min(ceil(3 / (1 - discount)), LONGEST, rows // PAIRS)
-    if steps < FEWEST_STEPS or (terminal_of(simulator) is None and not callable(getattr(simulator, "reward", None))):
-        return None
-    states = states[: min(len(states), MOST_STARTS)]
-    at = rng.integers(1, steps, size=len(states))  # chosen beforehand: what follows does not depend on it
-    followed: list[list[Episodes]] = [[], []]
-    spent, taken = [0, 0], 0
-    for start in range(0, len(states), ROUND):
-        part = slice(start, start + ROUND)
-        limits = np.full(len(states[part]), steps)
-        for number, each in enumerate((policy, uniform_policy(simulator.n_actions))):
-            already = _asked(simulator)
-            found = follow(simulator, each, states[part], limits, rng, at=at[part], discount=discount)
-            followed[number].append(found)
-            spent[number] += _asked(simulator) - already
-        taken = start + len(limits)
-        # Two episodes of the plan are to follow each of the expert, and a round more.
-        if (3 * spent[0] + spent[1]) * (1 + ROUND / taken) > rows:
-            break
-    expert, random = (_joined(each) for each in followed)
-    return Starts(states[:taken], steps, at[:taken], expert, random)
+
+def some_avoided(expert: Episodes, others: Episodes) -> Array | None:
+    """Boxes of the ends that the expert avoids ``[b, 2, d]``; None if it avoids all or none of them."""
+    avoided = avoided_ends(expert, others)
+    reached = expert.over & ~avoided(expert.last)
+    return avoided.boxes if len(avoided.boxes) and reached.sum() > SOME * len(reached) else None
 
 
 def compare_ends(
     simulator: Any,
     plan: Policy,
-    starts: Starts,
-    avoided: TerminalBoxes | None,
+    policy: Policy,
+    states: Array,
     *,
+    seeks_all: bool,
     rows: int,
     discount: float,
     rng: np.random.Generator,
-) -> Reached:
-    """What a plan reaches from the states of the expert's episodes: from their starts, and from states on their way.
+) -> Reached | None:
+    """What a plan and the expert reach from the same states: even ones, and states of the expert's own.
 
     Args:
         simulator: the dynamics.
-        plan: the policy.
-        starts: the expert's episodes.
-        avoided: ends that the expert avoids; None if it avoids none.
+        plan: the policy of the plan.
+        policy: the expert.
+        states: even ones ``[n, d]``, of which the first are taken.
+        seeks_all: the expert avoids no end.
         rows: of one action that the simulator may be asked about.
         discount: γ.
         rng: the generator.
+
+    Returns:
+        None if the rows are too few, or there are no ends and no returns to compare.
     """
-    first = _asked(simulator)
-    parts: list[tuple[Episodes, Episodes]] = []
-    for start in range(0, len(starts.states), ROUND):
-        part = slice(start, start + ROUND)
-        own = starts.expert.alive[part]
-        rest = starts.steps - starts.at[part][own]
-        whole = np.full(len(own), starts.steps)
-        settings: dict[str, Any] = {"rng": rng, "discount": discount}
-        parts.append((
-            follow(simulator, plan, starts.states[part], whole, **settings),
-            follow(simulator, plan, starts.expert.midway[part][own], rest, **settings),
-        ))  # fmt: skip
-        if (_asked(simulator) - first) * (1 + ROUND / (start + ROUND)) > rows:
+    steps = min(ceil(3 / (1 - discount)), LONGEST, rows // PAIRS)
+    pays = callable(getattr(simulator, "reward", None))
+    if steps < FEWEST_STEPS or (terminal_of(simulator) is None and not pays):
+        return None
+    states, before = states[:MOST_STARTS], _asked(simulator)
+    at = rng.integers(1, steps, size=len(states))  # chosen beforehand: what follows does not depend on it
+    rounds: list[list[Episodes]] = []
+    for start in range(0, len(states), ROUND):
+        part, most = states[start : start + ROUND], at[start : start + ROUND]
+        limits, asked = np.full(len(part), steps), dict[str, Any](rng=rng, discount=discount)
+        even = follow(simulator, [plan, policy], part, limits, at=most, **asked)
+        chance = follow(simulator, [uniform_policy(simulator.n_actions)], part, limits * (pays or seeks_all), **asked)
+        rough = follow(simulator, [disturbed(policy)], part, limits * (not seeks_all), **asked)
+        own = even[1].alive
+        later = follow(simulator, [plan, policy], even[1].midway[own], limits[own], **asked)
+        rounds.append([*even, *chance, *rough, *later])
+        if (_asked(simulator) - before) * (1 + ROUND / (start + len(part))) > rows:
             break
-    even, on_way = (_joined(list(each)) for each in zip(*parts, strict=True))
-    n = len(even.over)
-    # From a state on its way the expert's episode goes on as it did: the step was chosen beforehand.
-    expert, random = _some(starts.expert, slice(n)), _some(starts.random, slice(n))
-    later = _some(expert, expert.alive)
-    later = later._replace(steps=later.steps - starts.at[:n][expert.alive])
-    made, shown = _joined([even, on_way]), _joined([expert, later])
-    bad, wanted = (each.over & (False if avoided is None else avoided(each.last)) for each in (made, shown))
-    unfinished = int((~made.over).sum()), int((~shown.over).sum())
+    made, expert, random, others, *own_ones = (_joined(list(each)) for each in zip(*rounds, strict=True))
+    avoided = None if seeks_all else avoided_ends(expert, others)
+    both = _joined([made, own_ones[0]]), _joined([expert, own_ones[1]])
+    bad, shown = (each.over & (False if avoided is None else avoided(each.last)) for each in both)
+    of_plan, of_expert = (int((~each.over).sum()) for each in both)
     idle = 0.0
-    if expert.over.mean() > random.over.mean():  # the expert makes for an end
-        idle = (unfinished[0] - unfinished[1] - SURE * sqrt(sum(unfinished))) / len(made.over)
+    if seeks_all and expert.over.mean() > random.over.mean():  # the expert makes for an end
+        differ = int((both[0].over != both[1].over).sum())
+        idle = (of_plan - of_expert - SURE * sqrt(differ)) / len(bad)
     returns, loss = None, 0.0
-    if callable(getattr(simulator, "reward", None)):
-        of_plan, of_expert, of_chance = (float(each.earned.mean()) for each in (even, expert, random))
-        returns, lost, unit = (of_plan, of_expert, of_chance), expert.earned - even.earned, of_expert - of_chance
-        loss = (float(lost.mean()) - SURE * float(lost.std()) / sqrt(n)) / unit if unit > 0 else 0.0
+    if pays:
+        first, second, third = (float(each.earned.mean()) for each in (made, expert, random))
+        returns, lost, unit = (first, second, third), expert.earned - made.earned, second - third
+        loss = (float(lost.mean()) - SURE * float(lost.std()) / sqrt(len(lost))) / unit if unit > 0 else 0.0
     return Reached(
-        episodes=len(made.over),
-        steps=starts.steps,
+        episodes=len(bad),
+        steps=steps,
         plan=int(bad.sum()),
-        expert=int(wanted.sum()),
-        more=int((bad & ~wanted).sum()),
-        fewer=int((wanted & ~bad).sum()),
-        unfinished=unfinished,
+        expert=int(shown.sum()),
+        more=int((bad & ~shown).sum()),
+        fewer=int((shown & ~bad).sum()),
+        unfinished=(of_plan, of_expert),
         idle=idle,
-        lengths=(float(made.steps.mean()), float(shown.steps.mean())),
+        lengths=(float(both[0].steps.mean()), float(both[1].steps.mean())),
         returns=returns,
         loss=loss,
         avoided="" if avoided is None else str(avoided),
@@ -319,9 +314,4 @@ def _asked(simulator: Any) -> int:
 
 def _joined(parts: list[Episodes]) -> Episodes:
     arrays: Any = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return Episodes(*arrays)
-
-
-def _some(episodes: Episodes, rows: NDArray[np.bool_] | slice) -> Episodes:
-    arrays: Any = (each[rows] for each in episodes)
     return Episodes(*arrays)

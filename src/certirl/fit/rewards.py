@@ -15,6 +15,7 @@ the points of its grid:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from certirl.fit.effects import (
 )
 from certirl.fit.value_program import ValueFit, as_grid
 from certirl.functions.cells import Cells
-from certirl.functions.reward import Reward
+from certirl.functions.reward import Reward, value_function
 from certirl.ground.domain import Array, mesh
 
 NEAR = 0.05  # a grid point with less weight of states around it has no data
@@ -160,21 +161,22 @@ def read_reward(
         lifted: the value of continuing was chosen: R stays as it was fitted, without the states that terminate.
     """
     grid, simulator = as_grid(fit.reward_basis), problem.source.simulator
-    fitted = Reward(fit.reward_basis, fit.reward, problem.is_terminal)
+    exact = value = value_function(model.effects.basis, fit.value, problem.is_terminal)
+    ends = None if exact.ends is None else replace(exact.ends, worth=(1 - problem.discount) * exact.ends.worth)
+    fitted = Reward(fit.reward_basis, fit.reward, problem.is_terminal, ends=ends)
     if grid is None:
         return Reading(fitted, fit.residuals)
     if simulator is None:
-        return Reading(_bounded(problem, model, fit, grid), fit.residuals)
+        return Reading(replace(_bounded(problem, model, fit, grid), ends=ends), fit.residuals)
     is_fine = model.effects.noiseless and grid.dimension in FINE and getattr(simulator, "thread_safe", True)
     if lifted or (model.effects.noiseless and not is_fine):
         return Reading(fitted, fit.residuals)
-    exact = value = Reward(model.effects.basis, fit.value, problem.is_terminal)
     if is_fine:
         grid = Cells((FINE[grid.dimension],) * grid.dimension, grid.periodic).on(grid.domain)
     points = grid.points()
     if is_fine or problem.is_terminal is None:
         # As a planner has it: what interpolation adds to V would add up along a path, and V may be steep at an edge.
-        value = Reward(grid, np.asarray(value(points)), problem.is_terminal)
+        value = Reward(grid, np.asarray(value(points)), problem.is_terminal, ends=exact.ends)
     live = np.ones(len(points), dtype=bool) if problem.is_terminal is None else ~problem.is_terminal(points)
     coefficients = np.asarray(fit.reward_basis.combined(points, fit.reward))
     coefficients[live] = _target(problem, model, fit, value, points[live])
@@ -183,7 +185,8 @@ def read_reward(
     if len(judged.atoms):
         wanted_there = _target(problem, model, fit, value, judged.atoms)
         coefficients = _through(grid, coefficients, judged.atoms, wanted_there)
-    return Reading(Reward(grid, coefficients, problem.is_terminal), grid.combined(states, coefficients) - wanted)
+    reward = Reward(grid, coefficients, problem.is_terminal, ends=ends)
+    return Reading(reward, grid.combined(states, coefficients) - wanted)
 
 
 def _target(problem: ValueProblem, model: EffectModel, fit: ValueFit, value: Reward, states: Array) -> Array:
@@ -246,7 +249,7 @@ def _bounded(problem: ValueProblem, model: EffectModel, fit: ValueFit, grid: Cel
     if empty.all() or not empty.any():
         return Reward(grid, fit.reward, problem.is_terminal)
     points = grid.points()
-    values = np.asarray(Reward(model.effects.basis, fit.value, problem.is_terminal)(points))
+    values = np.asarray(value_function(model.effects.basis, fit.value, problem.is_terminal)(points))
     # Polynomials may be anything where there are no data: there V is as flat as the points with data allow.
     unknown = empty if problem.is_terminal is None else empty & ~problem.is_terminal(points)
     flat = grid.roughness(order=1)

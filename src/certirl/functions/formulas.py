@@ -135,13 +135,14 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Formula:
-    """R(s), the sum of all terms on a box, and 0 at terminal states.
+    """R(s), the sum of all terms on a box, and other numbers at terminal states.
 
     Attributes:
         domain: the box of the states.
         groups: the components of a sum, or one with all coordinates.
-        zero_at_terminal: whether R is 0 at terminal states.
+        zero_at_terminal: whether R is not the sum at terminal states.
         boxes: of the terminal states, low < s ≤ high ``[b, 2, d]``; None if they are not known as boxes.
+        paid: R in each of the boxes ``[b]``; where they overlap, that of the last.
         title: what it is, in words.
 
     :meta private:
@@ -151,6 +152,7 @@ class Formula:
     groups: tuple[Group, ...]
     zero_at_terminal: bool
     boxes: Array | None
+    paid: Array
     title: str
 
     @property

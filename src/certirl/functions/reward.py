@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.components import Component, SumBasis
+from certirl.functions.ends import EndBasis, Ends
 from certirl.functions.features import Action, Features
 from certirl.functions.formulas import Formula, Group
 from certirl.ground import archive
@@ -81,7 +82,7 @@ def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") ->
 @archive.record
 @dataclass(frozen=True, eq=False)
 class Reward(Record):
-    """``R(s) = Σ α_i φ_i(s)``, 0 at terminal states; callable on a state or an array.
+    """``R(s) = Σ α_i φ_i(s)``, another number at terminal states, mostly 0; callable on a state or an array.
 
     A sum over components, ``R(s) = Σ_j R_j(s_j)``, is a reward in a `SumBasis`; any other is a sum of one component.
 
@@ -89,9 +90,10 @@ class Reward(Record):
         basis: the functions φ.
         coefficients: α ``[k]``, read-only.
         ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if that is not known.
-        zero_at_terminal: whether R is 0 at terminal states; True if ``ended`` is given.
+        zero_at_terminal: whether R is not the sum at terminal states; True if ``ended`` is given.
         extrapolation: the points of a grid without data, where R is a lower bound rather than an estimate ``[k]``; None
             if there are none.
+        ends: R at terminal states, which pay it at every later step; None if it is 0 at all of them.
 
     Example:
         >>> reward = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
@@ -108,6 +110,7 @@ class Reward(Record):
     ended: Callable[[Array], Any] | None = None
     zero_at_terminal: bool = False
     extrapolation: Annotated[NDArray[np.bool_], Shape("basis.size")] | None = None
+    ends: Ends | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.basis, Basis | Cells | SumBasis | Features):
@@ -183,8 +186,15 @@ class Reward(Record):
         else:
             values = self.basis.combined(rows, self.coefficients)
         if self.ended is not None:
-            values = np.where(self.ended(rows), 0.0, values)
+            values = np.where(self.ended(rows), self.at_terminal(rows), values)
         return like_input(values, states, self.basis.dimension)
+
+    def at_terminal(self, states: Array) -> Array:
+        """R at terminal states ``[n]``; the caller selects them.
+
+        :meta private:
+        """
+        return np.zeros(len(states)) if self.ends is None else self.ends(states)
 
     def extrapolated(self, states: ArrayLike) -> Any:
         """Whether R rests on grid points without data: a bool for one state, ``[n]`` for many.
@@ -292,7 +302,16 @@ class Reward(Record):
             Group(component.name, component.coordinates, component.terms(piece))
             for component, piece in zip(components, pieces, strict=True)
         )
-        return Formula(self.domain, groups, self.zero_at_terminal, getattr(self.ended, "boxes", None), str(self))
+        boxes = getattr(self.ended, "boxes", None)
+        paid = np.zeros(0 if boxes is None else len(boxes))
+        if boxes is not None and self.ends is not None:
+            low, high = (
+                np.maximum(*_pairs(boxes[:, 0], self.ends.boxes[:, 0])),
+                np.minimum(*_pairs(boxes[:, 1], self.ends.boxes[:, 1])),
+            )
+            both = np.stack([low, high], axis=1)[(low < high).all(axis=1)]
+            boxes, paid = np.concatenate([boxes, both]), np.append(paid, np.full(len(both), self.ends.worth))
+        return Formula(self.domain, groups, self.zero_at_terminal, boxes, paid, str(self))
 
     def to_latex(
         self,
@@ -417,11 +436,25 @@ def rewards_of(reward: RewardLike, states: Array, action: int) -> Array:
 
 
 def reward_at_terminal(reward: RewardLike, states: Array) -> Array:
-    """R at terminal states ``[n]``: 0 for a reward with ``zero_at_terminal``.
+    """R at terminal states ``[n]``: mostly 0 for a reward with ``zero_at_terminal``.
 
-    A file states that R is 0 at terminal states, but not always which states are terminal: the caller selects them.
+    A file states what R is at terminal states, but not always which states are terminal: the caller selects them.
     """
+    if isinstance(reward, Reward) and reward.zero_at_terminal:
+        return reward.at_terminal(states)
     return np.zeros(len(states)) if getattr(reward, "zero_at_terminal", False) else values_of(reward, states)
+
+
+def value_function(basis: Basis, coefficients: Array, ended: Callable[[Array], Any] | None) -> Reward:
+    """V with these coefficients, which has numbers of its own at ends if its functions have."""
+    if isinstance(basis, EndBasis):
+        return Reward(basis.base, coefficients[:-1], ended, ends=basis.ends(coefficients))
+    return Reward(basis, coefficients, ended)
+
+
+def _pairs(first: Array, second: Array) -> tuple[Array, Array]:
+    """Every row of the first with every row of the second."""
+    return np.repeat(first, len(second), axis=0), np.tile(second, (len(first), 1))
 
 
 def known_expert(reward: Any, expert: Any) -> Any:

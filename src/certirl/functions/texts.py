@@ -67,8 +67,11 @@ def latex(
         lines.append(f"{symbol}({arguments}) &= {writer.total(formula.groups[0])}")
     lines += writer.definitions(formula.terms)
     if formula.zero_at_terminal:
-        where = r"\text{at terminal states}" if formula.boxes is None else writer.boxes(formula.boxes)
-        lines.append(rf"{symbol}({arguments}) &= 0 \quad {where}")
+        for paid in dict.fromkeys(formula.paid.tolist() or [0.0]):
+            where = r"\text{at terminal states}"
+            if formula.boxes is not None:
+                where = writer.boxes(formula.boxes[formula.paid == paid])
+            lines.append(rf"{symbol}({arguments}) &= {writer.number(paid)} \quad {where}")
     if len(lines) == 1:
         return lines[0].replace("&= ", "= ")
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
@@ -299,8 +302,9 @@ def python(formula: Formula) -> str:
             module.body.append(f"values = values + {summand}")
     if formula.boxes is not None:
         module.body += [
-            f"for low, high in {module.constant('TERMINAL', formula.boxes)}:  # R is 0 at terminal states",
-            "    values = np.where(((s > low) & (s <= high)).all(axis=1), 0.0, values)",
+            f"for (low, high), paid in zip({module.constant('TERMINAL', formula.boxes)}, "
+            f"{module.constant('PAID', formula.paid)}):  # at terminal states",
+            "    values = np.where(((s > low) & (s <= high)).all(axis=1), paid, values)",
         ]
     lines = "\n    ".join(["values = np.zeros(len(s))", *module.body, "return values"])
     total = f'def total(s):\n    """The sum of all terms at states [n, d]."""\n    {lines}\n'

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.coverage import coverage
-from certirl.data.policy import Policy, as_policy, simulate
-from certirl.data.simulator import terminal_of
+from certirl.data.policy import Policy, as_policy, simulate, uniform_policy
 from certirl.data.source import Pool, Source
 from certirl.environments.planning import FINE, Plan, compare, obstacle
 from certirl.fit.action_values import (
@@ -41,8 +40,17 @@ from certirl.fit.effects import (
     live_states,
     next_states,
     value_basis,
+    with_ends,
 )
-from certirl.fit.ends import FEWEST_STEPS, PAIRS, Reached, avoided_ends, compare_ends, first_episodes
+from certirl.fit.ends import (
+    FEWEST_STEPS,
+    PAIRS,
+    Reached,
+    compare_ends,
+    disturbed,
+    some_avoided,
+    walked_ends,
+)
 from certirl.fit.features import MARGIN, FeaturePath, Preference, cost_differences, feature_path
 from certirl.fit.program import SolverFailed
 from certirl.fit.rewards import JudgedStates, effects_at, judged_states, read_reward
@@ -70,8 +78,9 @@ from certirl.functions.bases import (
     of_degree,
 )
 from certirl.functions.cells import MOST_COORDINATES, Cells
+from certirl.functions.ends import EndBasis
 from certirl.functions.features import Features
-from certirl.functions.reward import Reward
+from certirl.functions.reward import Reward, value_function
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import as_count, by_door
@@ -117,6 +126,18 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         model = estimate_effects(problem, basis, asked.samples, generator, settings.paired)
         watch(f"1 of {STAGES}: the effects of the actions are known at {len(model.effects):,} states", 1, STAGES)
         rows = comparisons(model.effects, policy, margin=settings.margin)
+        dynamics: Any = model.next_states if simulator is None else simulator
+        is_lifted = False
+        if problem.is_terminal is not None and settings.features is None:
+            boxes = None
+            if choices(rows).avoided > RARELY:
+                boxes = some_avoided(*walked_ends(dynamics, policy, disturbed(policy), discount))
+            if boxes is not None and len(asked.domain) <= MOST_COORDINATES:
+                model = with_ends(problem, model, boxes, generator)
+                rows = comparisons(model.effects, policy, margin=settings.margin)
+            else:
+                chance = uniform_policy(rows.effects.n_actions)
+                is_lifted = avoids_termination(rows, lambda: walked_ends(dynamics, policy, chance, discount))
         price = SIGMOID_PRICE if isinstance(basis, Sigmoids) else PRICE
         program: dict[str, Any] = {
             "discount": discount,
@@ -132,14 +153,13 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
             program["smoothness"] = 0.0 if isinstance(basis, Sigmoids) else SMOOTHNESS
         judged = judged_states(problem, model)
         program["further"] = effects_at(problem, model, judged.states)
-        dynamics: Any = model.next_states if simulator is None else simulator
         lifted, path, failed = None, None, False
         if settings.features is not None:
             try:
                 fit, path = _fit_features(problem, model, rows, settings, dynamics, program)
             except SolverFailed:
                 fit, failed = fit_value(rows, **program), True
-        elif problem.is_terminal is not None and avoids_termination(dynamics, policy, rows, discount):
+        elif is_lifted:
             lifted = fit_lifted_value(rows, **program)
             fit = lifted.fit
         else:
@@ -215,7 +235,8 @@ def _concluded(
     """The solution with all that the data say of it, before it is tried."""
     effects, n = model.effects, len(model.effects)
     reward, residuals = read_reward(problem, model, fit, judged, lifted=lifted is not None)
-    value = Reward(effects.basis, fit.value, problem.is_terminal)
+    value = value_function(effects.basis, fit.value, problem.is_terminal)
+    basis = effects.basis.base if isinstance(effects.basis, EndBasis) else effects.basis
     columns, ahead, model_error = action_values(problem, model, fit, lifted)
     advantages = rows.advantages(fit.value) + fit.costs
     missing = np.maximum(rows.margins - advantages, 0.0)
@@ -257,7 +278,7 @@ def _concluded(
         findings=(*_of_the_data(len(rows), stats), Reason.UNTRIED.finding()),
         reward=reward,
         value=value,
-        components=(Estimate(name, coordinates, effects.basis, columns, ahead),),
+        components=(Estimate(name, coordinates, basis, columns, ahead),),
         discount=problem.discount,
         n_actions=effects.n_actions,
         expert=problem.policy.constant,
@@ -335,21 +356,20 @@ def try_out(
     everywhere, away = Share(int(good.sum()), len(states)), Share(int(good[outside].sum()), int(outside.sum()))
     # V is positive at states that are not terminal: where every action terminates there is nothing to agree on.
     judged = None if solution.stats.continuation is None else ahead.max(axis=0) > 0
-    asked: dict[str, Any] = {"rows": trials // FOLLOWED, "discount": solution.discount, "rng": rng}
-    starts = first_episodes(simulator, policy, states, **asked)
-    groups = (states,) if starts is None or not len(starts.own) else (states, starts.own)
-    planned, finding, best = _planned(solution, simulator, policy, groups, judged=judged)
+    planned, finding, best = _planned(solution, simulator, policy, states, judged=judged)
     findings = [finding, *_before_trials(solution), _of_fresh_states(away)]
-    if starts is not None and best is not None:
+    if best is not None:
+        termination = solution.stats.termination
+        asked = dict[str, Any](rows=trials // FOLLOWED, discount=solution.discount)
+        # One that avoids an end continues where it could end there, and so does one that avoids termination.
+        seeks_all = solution.stats.continuation is None and (termination is None or termination[1] <= RARELY)
         followed = as_policy(best, best.n_actions)
-        stats, avoided = solution.stats, None
-        if stats.continuation is not None or (stats.termination is not None and stats.termination[1] > RARELY):
-            avoided = avoided_ends(starts.expert, starts.random)
-        reached = compare_ends(simulator, followed, starts, avoided, **asked)
-        findings.insert(1, _of_ends(reached))
+        reached = compare_ends(simulator, followed, policy, states, seeks_all=seeks_all, rng=rng, **asked)
         planned = replace(planned, stats=replace(planned.stats, reached=reached))
-    elif best is not None and terminal_of(simulator) is not None:
-        findings.insert(1, Reason.NOT_FOLLOWED.finding(trials=trials, needed=FOLLOWED * PAIRS * FEWEST_STEPS))
+        if reached is not None:
+            findings.insert(1, _of_ends(reached))
+        elif termination is not None:
+            findings.insert(1, Reason.NOT_FOLLOWED.finding(trials=trials, needed=FOLLOWED * PAIRS * FEWEST_STEPS))
     stats = replace(planned.stats, greedy_share=everywhere, outside_share=away)
     return replace(planned, stats=stats).judged(*findings)
 
@@ -388,7 +408,7 @@ def _planned(
     solution: Solution,
     simulator: Any,
     policy: Policy,
-    groups: Sequence[Array],
+    states: Array,
     *,
     judged: NDArray[np.bool_] | None = None,
     in_model: bool = False,
@@ -400,8 +420,8 @@ def _planned(
         solution: with R and V.
         simulator: to plan in.
         policy: the expert.
-        groups: states from which plan and expert are compared ``[n, d]``; the group with the largest gap counts.
-        judged: which of the first group's count for agreement ``[n]``; all if left out.
+        states: at which the plan is compared with the expert ``[n, d]``.
+        judged: which of them count ``[n]``; all if left out.
         in_model: the simulator is the next-state model of a log.
         decisive: a failure is one of R, and not of the simulator.
     """
@@ -413,7 +433,7 @@ def _planned(
     assert solution.reward is not None and solution.value is not None
     asked: dict[str, Any] = {"discount": solution.discount, "judged": judged}
     asked["rollouts"] = in_model and not solution.reward.of_actions
-    comparison, best = compare(simulator, solution.reward, solution.value, policy, groups, **asked)
+    comparison, best = compare(simulator, solution.reward, solution.value, policy, states, **asked)
     regret, loss = comparison.shares
     gap = max(regret, loss)
     reason = Reason.PLANNED_IN_MODEL if in_model else Reason.PLANNED_AWAY if gap > GAP else Reason.PLANNED
@@ -450,7 +470,7 @@ def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) ->
             return solution.judged(Reason.NOT_PLANNED.finding(why=why), *findings)
         states = states[stays]
     planned, finding, _ = _planned(
-        solution, model.next_states, policy, (states,), in_model=True, decisive=model.by_next_states
+        solution, model.next_states, policy, states, in_model=True, decisive=model.by_next_states
     )
     near = max(planned.stats.planned_regret or 0.0, planned.stats.planned_loss or 0.0) <= GAP
     return planned.judged(*(*findings, finding) if near else (finding, *findings))

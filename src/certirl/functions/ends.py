@@ -1,0 +1,115 @@
+"""What ends are worth: a number in some boxes of terminal states, and functions of V that know these boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from certirl.functions.bases import Basis, Family
+from certirl.ground import archive
+from certirl.ground.archive import Shape
+from certirl.ground.domain import Array, as_rows
+from certirl.ground.records import Record
+
+
+def inside(boxes: Array, states: ArrayLike) -> NDArray[np.bool_]:
+    """Which states lie in one of the boxes low < s ≤ high ``[b, 2, d]``: ``[n]``."""
+    rows = as_rows(states, boxes.shape[2])
+    found = np.zeros(len(rows), dtype=bool)
+    for low, high in boxes:
+        found |= ((rows > low) & (rows <= high)).all(axis=1)
+    return found
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class Ends(Record):
+    """A function of terminal states: one number in some boxes, 0 at all others.
+
+    Attributes:
+        boxes: low < s ≤ high ``[b, 2, d]``, infinite where a coordinate does not matter.
+        worth: the number.
+
+    :meta private:
+    """
+
+    boxes: Annotated[Array, Shape("b 2 d", infinite=True)]
+    worth: float
+
+    def __call__(self, states: ArrayLike) -> Array:
+        """The number of each terminal state ``[n]``."""
+        return np.where(inside(self.boxes, states), self.worth, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class EndBasis(Basis):
+    """The functions of a basis at states that are not terminal, and one that is 1 at the terminal states of some boxes.
+
+    Whether a state is terminal is for the caller to say: `values` are those of states that are not, `at_ends` those of
+    terminal ones.
+
+    Attributes:
+        size: the number of functions, one more than of the basis.
+        interval: the domain.
+        base: the basis.
+        boxes: low < s ≤ high ``[b, 2, d]``.
+    """
+
+    base: Basis = field(kw_only=True)
+    boxes: Array = field(kw_only=True)
+
+    kind: ClassVar[str] = "functions with ends"
+
+    @classmethod
+    def of(cls, base: Basis, boxes: Array) -> EndBasis:
+        """The functions of a basis, and one of the ends in some boxes."""
+        return cls(base.size + 1, base.interval, base=base, boxes=boxes)
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.size, self.base, self.boxes.tobytes()
+
+    def __str__(self) -> str:
+        return str(self.base)
+
+    @property
+    def factors(self) -> tuple[Family, ...]:
+        """Those of the basis."""
+        return self.base.factors
+
+    @property
+    def degrees(self) -> NDArray[np.intp]:
+        """The degrees of the functions, 0 of that of the ends ``[k, d]``."""
+        return np.concatenate([self.base.degrees, np.zeros((1, self.dimension), dtype=np.intp)])
+
+    @property
+    def periodic_axes(self) -> tuple[int, ...]:
+        """The coordinates in which the functions are periodic."""
+        return self.base.periodic_axes
+
+    def values(self, states: ArrayLike) -> Array:
+        """The functions at states that are not terminal ``[n, k]``."""
+        values = self.base.values(states)
+        return np.concatenate([values, np.zeros((len(values), 1))], axis=1)
+
+    def combined(self, states: ArrayLike, coefficients: Array) -> Array:
+        """Σ c_i φ_i at states that are not terminal ``[n]``, or ``[n, q]`` for coefficients ``[k, q]``."""
+        return self.base.combined(states, np.asarray(coefficients)[:-1])
+
+    def design(self, n: int, rng: np.random.Generator) -> Array:
+        """The states of the basis's design ``[n, d]``."""
+        return self.base.design(n, rng)
+
+    def ends(self, coefficients: Array) -> Ends:
+        """The sum at terminal states."""
+        return Ends(self.boxes, float(coefficients[-1]))
+
+
+def at_ends(basis: Basis, states: Array) -> Array:
+    """The functions of V at terminal states ``[n, k]``: 0, but for that of the ends."""
+    values = np.zeros((len(states), basis.size))
+    if isinstance(basis, EndBasis):
+        values[:, -1] = inside(basis.boxes, states)
+    return values
