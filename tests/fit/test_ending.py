@@ -46,7 +46,7 @@ def leave(states):
 def solved(grip, cells=8, expert=balance):
     """With a reward too coarse for the expert, so that its error over a hundred steps exceeds every margin."""
     with on_a_grid(cells):
-        return certirl.solve(Ridge(grip), expert=expert, discount=DISCOUNT, samples=1000, rng=0)
+        return certirl.solve(Ridge(grip), expert=expert, discount=DISCOUNT, samples=2_500, rng=0)
 
 
 def on_a_grid(cells):

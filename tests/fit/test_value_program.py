@@ -13,8 +13,8 @@ from certirl.fit.effects import (
     Effects,
     drawn_effects,
     drawn_log,
-    is_deterministic,
     live_states,
+    noise_ratio,
     observed_effects,
     regress,
     richer,
@@ -179,8 +179,8 @@ def test_the_noise_of_a_row_is_what_repetition_shows(paired):
 
 
 def test_noise_is_noticed():
-    rng = np.random.default_rng(0)
-    assert is_deterministic(Corridor(), rng) and not is_deterministic(Corridor(noise=0.01), rng)
+    rng, basis = np.random.default_rng(0), certirl.Legendre(4).on(((-1.0, 1.0),))
+    assert noise_ratio(Corridor(), basis, rng) == 0 < noise_ratio(Corridor(noise=0.01), basis, rng)
 
 
 def test_bases_grow_with_what_they_may_cost():

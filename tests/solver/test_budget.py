@@ -83,6 +83,71 @@ def test_the_numbers_printed_are_those_counted(kind):
     assert f"{counts.answer:,} transitions for each of 2 actions" in str(solution)
 
 
+POLICIES = {
+    "policy": (Walk, POLICY),
+    "not paired": (Unpaired, POLICY),
+    "without noise": (lambda: Walk(noise=0.0), POLICY),
+    "faint noise": (lambda: Walk(noise=0.02), POLICY),
+    "two coordinates": (Plane, POLICY | {"samples": 500}),
+    "features": (Walk, POLICY | {"settings": FEATURES}),
+    "features without noise": (lambda: Walk(noise=0.0), POLICY | {"settings": FEATURES}),
+    "terminal states": (Ending, POLICY),
+    "terminal states, one action": (Ending, POLICY | {"expert": 0}),
+    "few trials": (Walk, POLICY | {"trials": 300}),
+}
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_samples_bound_the_answer_and_trials_its_trial(kind):
+    make, asked = POLICIES[kind]
+    walk = make()
+    solution = certirl.solve(walk, discount=0.7, rng=0, **asked)
+    counts, samples = solution.stats.asked, asked["samples"]
+    assert walk.asked.max() == asked_in_all(solution)
+    assert counts.answer + counts.checks <= samples and counts.answer >= 0.75 * samples
+    assert 0 < counts.trials <= asked.get("trials", counts.answer)  # episodes to an end may take fewer
+    assert make is Ending or counts.trials == asked.get("trials", counts.answer)
+    assert solution.samples == counts.answer and f"trials {counts.trials:,} more" in str(solution)
+    assert f"{counts.answer:,} {'states' if solution.stats.noiseless else 'transitions'}" in str(solution)
+
+
+def test_a_proof_for_a_policy_that_fails_is_tried_within_its_own_samples():
+    walk = Walk()
+    asked = {"expert": towards, "samples": 3_000, "delta": 0.05, "tail": certirl.GaussianNoise(1.0, 1.0)}
+    solution = certirl.solve(walk, discount=0.5, rng=0, columns=13, **asked)
+    counts = solution.stats.asked
+    assert solution.status != "certified" and walk.asked.max() == asked_in_all(solution)
+    assert solution.samples == counts.answer == 3_000 == counts.trials
+
+
+def test_an_environment_is_stepped_as_often_as_is_printed():
+    pytest.importorskip("gymnasium")
+    pendulum = certirl.gym.simulator("Pendulum-v1", actions=[-2.0, 2.0])
+    stepped, step = np.zeros(2, dtype=int), pendulum.sample
+
+    def sample(states, action, rng):
+        stepped[action] += len(states)
+        return step(states, action, rng)
+
+    object.__setattr__(pendulum, "sample", sample)
+    expert = lambda states: states[:, 1] > 0  # noqa: E731
+    solution = certirl.solve(pendulum, expert=expert, discount=0.8, samples=500, rng=0)
+    assert stepped.max() == asked_in_all(solution) <= 1_000
+
+
+CHECKED = 6_400 + 512 + 358  # rows of an action: whether its rows are independent, noisy and can be paired
+
+
+@pytest.mark.parametrize("statement", ["certify", "refute"])
+def test_a_proof_asks_for_its_samples_and_for_what_checks_of_the_simulator_take(statement):
+    walk, asked = Walk(), {"expert": 0, "samples": 3_000, "rng": 0, "tail": 0.05}
+    if statement == "certify":
+        certirl.certify(lambda states: states[:, 0], walk, discount=0.5, columns=certirl.Legendre(13), **asked)
+    else:
+        certirl.refute(walk, basis=certirl.Legendre(3), columns=13, **asked)
+    assert 3_000 < walk.asked.max() <= 3_000 + CHECKED
+
+
 def test_trials_are_counted_printed_and_left_out():
     walk = Walk()
     tried = certirl.solve(walk, discount=0.7, rng=0, **POLICY)
@@ -99,11 +164,13 @@ def test_trials_are_counted_printed_and_left_out():
 def test_trials_without_effect_are_refused():
     log = certirl.sample(Walk(), basis=BASIS, samples=200, rng=0)
     with pytest.raises(ValueError, match="trials is for simulators"):
-        certirl.solve(log, discount=0.7, expert=towards, trials=5)
+        certirl.solve(log, discount=0.7, expert=towards, trials=500)
     with pytest.raises(ValueError, match="trials is for experts that depend on the state"):
-        certirl.solve(Walk(), discount=0.7, trials=5, rng=0)
+        certirl.solve(Walk(), discount=0.7, trials=500, rng=0)
     with pytest.raises(ValueError, match="trials must be a whole number of transitions per action"):
         certirl.solve(Walk(), discount=0.7, expert=towards, trials=-1, rng=0)
+    with pytest.raises(ValueError, match="trials must be 0, for no trial, or at least 100, got 5"):
+        certirl.solve(Walk(), discount=0.7, expert=towards, trials=5, rng=0)
 
 
 def test_a_log_draws_nothing():
@@ -115,7 +182,7 @@ def test_a_log_draws_nothing():
 def test_what_was_drawn_is_kept_and_asked_once():
     walk = Walk()
     source = as_source(walk)
-    draws = draw(source.simulator, BASIS, 1_000, 0)
+    draws = draw(source.simulator, BASIS, 1_000, 0, keeps=True)
     first, second = draws.record(), draws.record()
     np.testing.assert_array_equal(first.next_states, second.next_states)
     beginning = draws.leading(300).record()
@@ -127,7 +194,7 @@ def test_what_is_too_large_to_be_kept_is_counted_again():
     walk = Walk()
     source = as_source(walk)
     source.counts_of_rows.room = 2 * 2 * CHUNK  # states and next states of both actions
-    draws = draw(source.simulator, BASIS, CHUNK + 10, 0)
+    draws = draw(source.simulator, BASIS, CHUNK + 10, 0, keeps=True)
     first, second = draws.record(), draws.record()
     np.testing.assert_array_equal(first.next_states, second.next_states)
     rows = source.counts_of_rows.rows

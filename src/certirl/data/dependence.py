@@ -322,7 +322,7 @@ def _binomial_tail(count: int, trials: int, chance: float) -> float:
     return 1.0 if count == 0 else float(betainc(count, trials - count + 1, chance))
 
 
-def noise_fault(simulator: Simulator) -> str:
+def noise_fault(simulator: Simulator, most: int | None = None) -> str:
     """A sentence about faulty random numbers of a simulator; empty if a trial finds none.
 
     A few states, each repeated in many rows, are passed in several calls with generators of fixed seeds, so that no
@@ -330,29 +330,40 @@ def noise_fault(simulator: Simulator) -> str:
     rows of a state varies from call to call by 1/√rows of the variation among rows: the ratio of both variances is then
     about 1, an average of F(calls − 1, …), and far above 1 if rows share random numbers. If random numbers are used
     again for later rows of a call, the answers to copies of one state repeat after a shift.
+
+    Args:
+        simulator: the dynamics.
+        most: rows of each action to ask about; as many as a proof needs if left out, 6,400.
     """
+    rows, copies = _ROWS, _COPIES
+    if most is not None:
+        copies = min(most // 2, _COPIES) if most >= 2 * _MOVED**2 // 16 else 0
+        rows = min((most - copies) // (_STATES * (_CALLS + 1)), _ROWS)
     states = uniform_states(as_domain(simulator.domain), _STATES, np.random.default_rng(0))
     for action in range(simulator.n_actions):
-        copies = np.repeat(states, _ROWS, axis=0)
-        calls = np.stack([answers(simulator, copies, action, seed) for seed in range(_CALLS)])
-        if np.abs(calls[0] - answers(simulator, copies, action, 0)).max() > _ROUNDING:
+        if rows < 2:
+            return ""
+        several = np.repeat(states, rows, axis=0)
+        calls = np.stack([answers(simulator, several, action, seed) for seed in range(_CALLS)])
+        if np.abs(calls[0] - answers(simulator, several, action, 0)).max() > _ROUNDING:
             return (
                 f"the simulator does not draw from the rng it is given: asked twice about the same states and action "
                 f"{action} with the same rng, it answers differently; take every random number from rng, keep no state"
             )
-        calls = calls.reshape(_CALLS, _STATES, _ROWS, -1)
+        calls = calls.reshape(_CALLS, _STATES, rows, -1)
         within = calls.var(axis=2, ddof=1).mean(axis=0)
-        between = _ROWS * calls.mean(axis=2).var(axis=0, ddof=1)
+        between = rows * calls.mean(axis=2).var(axis=0, ddof=1)
         ratios = np.where(between > _ROUNDING**2, between / np.maximum(within, _ROUNDING**2), 0.0)
         if (ratios.mean(axis=0) > _RATIO).any():
             return (
                 "the rows of one call share random numbers: of copies of one state the simulator's answers for action "
                 f"{action} vary together from call to call; draw for every row by itself, say rng.random(len(states))"
             )
-        shift = _repeated_after(answers(simulator, np.repeat(states[:1], _COPIES, axis=0), action, 0))
+        repeated = answers(simulator, np.repeat(states[:1], copies, axis=0), action, 0) if copies else states[:0]
+        shift = _repeated_after(repeated)
         if shift:
             return (
-                f"rows of one call share random numbers: the simulator's answers to {_COPIES:,} copies of one state "
+                f"rows of one call share random numbers: the simulator's answers to {copies:,} copies of one state "
                 f"for action {action} repeat after {shift} rows; draw for every row by itself, say "
                 "rng.random(len(states))"
             )
@@ -390,20 +401,20 @@ def _repeated_after(values: Array) -> int:
     For independent rows the correlation of ranks at each shift is about N(0, 1/n), whatever their distribution. Where
     fewer than ``_MOVED`` rows differ from the most common value, a few coincidences would look like a repetition.
     """
-    for column in values.T:
+    for column in values.T if len(values) else ():
         _, ranks, counts = np.unique(column.round(12), return_inverse=True, return_counts=True)
         if len(column) - counts.max() < _MOVED:
             continue
         middle = (np.cumsum(counts) - (counts + 1) / 2)[ranks]
         spectrum = np.fft.rfft(middle - middle.mean(), 2 * len(column))
         sums = np.fft.irfft(np.abs(spectrum) ** 2)[: len(column) // 2]
-        shifts = np.abs(sums) > _CORRELATION * sums[0]
+        shifts = np.abs(sums) > max(_CORRELATION, 10 / np.sqrt(len(column))) * sums[0]
         if shifts[1:].any():
             return int(shifts[1:].argmax()) + 1
     return 0
 
 
-def can_pair(simulator: Simulator, basis: Basis, rng: Any, *, asked: bool | None = None) -> bool:
+def can_pair(simulator: Simulator, basis: Basis, rng: Any, *, asked: bool | None = None, count: int = _FEW) -> bool:
     """Whether rows keep their random numbers from action to action, by a trial.
 
     If not, a row of one action shares its random numbers with another row of the next (as in rejection sampling), rows
@@ -416,17 +427,19 @@ def can_pair(simulator: Simulator, basis: Basis, rng: Any, *, asked: bool | None
         basis: its design gives the states.
         rng: a seed or Generator.
         asked: the answer, if the user gave one: then nothing is tried.
+        count: of the states; two fifths of them are asked about twice.
     """
     check_simulator(simulator)
     if asked is not None:
         return as_flag(asked, "paired")
     simulator = counted_as(simulator, "checks")
-    draws = draw(simulator, basis, _FEW, rng, design=True)
+    draws = draw(simulator, basis, count, rng, design=True)
     generator = draws.generator_of(0)
-    states = draws.states(_FEW, generator)
+    states = draws.states(count, generator)
     answers, aligned = ask_all(simulator, states, generator)
     if draws.on_device:
         return aligned
-    fewer, _ = ask_all(simulator, states[:100].copy(), generator)
-    row_by_row = {np.array_equal(few, many[:100]) for few, many in zip(fewer, answers, strict=True)}
+    few = 2 * count // 5
+    fewer, _ = ask_all(simulator, states[:few].copy(), generator)
+    row_by_row = {np.array_equal(some, many[:few]) for some, many in zip(fewer, answers, strict=True)}
     return aligned and len(row_by_row) == 1

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from certirl.data.transitions import CHUNK, Piece, Stream, Transitions, pieces_per_chunk
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground.domain import Array, Domain, as_axes, as_domain, as_n_actions, as_states
-from certirl.ground.doors import as_count, as_flag, as_flags, as_reals, call, shown, takes
+from certirl.ground.doors import as_count, as_flag, as_flags, as_reals, call, setting, shown, takes
 from certirl.ground.records import Record
 from certirl.kernels import tensors
 
@@ -27,6 +27,7 @@ NO_TERMINAL_STATES = (
     "a proof is for problems without terminal states, beside which the next value jumps; certirl.solve without delta "
     "takes terminal states and tries the answer on fresh states"
 )
+FEWEST_TRIALS = 100  # transitions per action by which an answer can be tried
 MOST_KEPT = 10**9  # transitions in one record: 24 GB or more
 MOST_SAMPLES = 10**11  # transitions per action: hours of work on one machine
 _CLIP = "clip them in sample: np.clip(next_states, low, high)"
@@ -181,7 +182,10 @@ def as_samples(samples: Any, *, least: int = 1, most: int = MOST_SAMPLES) -> int
 
 def as_trials(trials: Any) -> int:
     """A number of transitions per action by which an answer is tried."""
-    return as_count(trials, "trials", least=0, most=MOST_SAMPLES, meaning="a whole number of transitions per action")
+    number = as_count(trials, "trials", least=0, most=MOST_KEPT, meaning="a whole number of transitions per action")
+    if 0 < number < FEWEST_TRIALS:
+        raise ValueError(f"{setting('trials')} must be 0, for no trial, or at least {FEWEST_TRIALS}, got {number}")
+    return number
 
 
 Purpose = Literal["answer", "checks", "trials", "again"]
@@ -287,7 +291,8 @@ class Draws(Stream):
         paired: the same states and the same random numbers for every action.
         first: the number of the first piece, if this is a chunk of a longer stream.
         refuse_terminal: refuse terminal states, among the states drawn and their next states.
-        kept: the pieces that were read before by their numbers, empty for one that was too large to be kept.
+        keeps: keep what is read for a further reading, as far as there is room.
+        kept: the pieces that were read before by their numbers, empty for one that was not kept.
 
     :meta private:
     """
@@ -302,6 +307,7 @@ class Draws(Stream):
     paired: bool
     first: int = 0
     refuse_terminal: bool = False
+    keeps: bool = False
     kept: dict[int, list[Piece]] = field(default_factory=dict)
 
     @property
@@ -342,18 +348,20 @@ class Draws(Stream):
     def _purpose(self, number: int) -> Purpose:
         return "again" if number in self.kept else getattr(self.simulator, "purpose", "answer")
 
-    def _drawn(self, number: int) -> list[Piece]:
+    def _drawn(self, number: int) -> Iterator[Piece]:
         """A whole piece of the stream, of all actions at once or of each; kept if there is room."""
         size, terminal = self._size(number), terminal_of(self.simulator) if self.refuse_terminal else None
         asked = replace(self, simulator=counted_as(self.simulator, self._purpose(number)))
-        pieces = [asked._pair(size, number)] if self.paired else list(asked._one_by_one(size, number))
-        for piece in pieces:
+        counts = self.simulator.counts if self.keeps and isinstance(self.simulator, Counted) else None
+        numbers = len(as_domain(self.simulator.domain)) * size * 2 * self.simulator.n_actions
+        keeps, kept = counts is not None and not self.on_device and counts.reserve(numbers), list[Piece]()
+        for piece in [asked._pair(size, number)] if self.paired else asked._one_by_one(size, number):
             if terminal is not None and any(terminal(s).any() for s in (piece.states, *piece.next_states)):
                 raise ValueError(NO_TERMINAL_STATES)
-        numbers = sum(piece.states.shape[1] * (piece.size + len(piece.states)) for piece in pieces)
-        counts = self.simulator.counts if isinstance(self.simulator, Counted) and not self.on_device else None
-        self.kept[number] = pieces if counts is not None and counts.reserve(numbers) else []
-        return pieces
+            if keeps:
+                kept.append(piece)
+            yield piece
+        self.kept[number] = kept
 
     def _pair(self, size: int, number: int) -> Piece:
         rng = self.generator_of(number)
@@ -430,6 +438,7 @@ def draw(
     design: bool | Design = False,
     paired: bool = False,
     refuse_terminal: bool = False,
+    keeps: bool = False,
 ) -> Draws:
     """A stream of n transitions of every action; nothing is drawn before it is read.
 
@@ -443,12 +452,13 @@ def draw(
             same distribution as before, but where a simulator turns equal random numbers into similar noise, as most
             do, that noise cancels in the difference between two actions, on which the criterion depends.
         refuse_terminal: refuse terminal states.
+        keeps: keep what is read, where it will be read again.
     """
     check_simulator(simulator)
     n, bits = as_samples(n), as_generator(rng).bit_generator
     (seed,) = bits.seed_seq.spawn(1)  # type: ignore[attr-defined]
     basis = basis.on(as_domain(simulator.domain))
-    return Draws(simulator, basis, n, seed, type(bits), n, design, paired, refuse_terminal=refuse_terminal)
+    return Draws(simulator, basis, n, seed, type(bits), n, design, paired, refuse_terminal=refuse_terminal, keeps=keeps)
 
 
 def ask(simulator: Simulator, states: Any, action: int, rng: Any, domain: Domain) -> Any:

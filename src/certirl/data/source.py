@@ -72,6 +72,10 @@ class Source(Record):
         """The rows that a simulator was asked about so far; None for a log."""
         return self.simulator.counts if isinstance(self.simulator, Counted) else None
 
+    def rows_asked(self, purpose: Purpose) -> int:
+        """The rows that a simulator was asked about for a purpose, of the action with most; 0 for a log."""
+        return 0 if self.counts_of_rows is None else self.counts_of_rows.most(purpose)
+
     def for_purpose(self, purpose: Purpose) -> Source:
         """The same with rows counted for another purpose."""
         return self if self.simulator is None else Source(simulator=counted_as(self.simulator, purpose))
@@ -243,7 +247,7 @@ class Source(Record):
             share = (int(training.groups()[0].max()) + 1) / len(training)
             return Pool([training]), Pool([fresh], expected=expected, single=single, single_share=share)
         generator = as_generator(rng)
-        settings: dict[str, Any] = {"design": design, "refuse_terminal": True}
+        settings: dict[str, Any] = {"design": design, "refuse_terminal": True, "keeps": True}
         settings["paired"] = can_pair(self.simulator, basis, generator, asked=paired)
         first, second = (
             Pool([], partial(draw, self.simulator, basis, rng=child, **settings)) for child in generator.spawn(2)

@@ -68,7 +68,6 @@ DRAWN_POINTS, DRAWN = {1: 501, 2: 101, 3: 45, 4: 17}, {1: 256, 2: 64, 3: 8, 4: 8
 MOST_ENTRIES = 20_000_000  # of the matrices of a comparison: some seconds and a gigabyte
 ACCURATE = 1e-3  # error of a value in a comparison, as a share of the span of V*
 FINE = 2  # coordinates up to which values on the grid are those of the dynamics; beyond them rollouts are used
-STEPPED_COORDINATES = 2  # up to which a comparison is made in an environment that is stepped row by row
 STARTS, LONGEST = 200, 150  # rollouts of a comparison, and their most steps
 POOL = 20_000  # states that a fitted V takes states from
 ROWS_PER_FUNCTION = 20  # in the fit of a round
@@ -852,16 +851,6 @@ def size_of(simulator: Simulator, *, rollouts: bool = False) -> _Size:
     points = usual[dimension]
     entries = points**dimension * branches * simulator.n_actions * 2**dimension
     return _Size(points, draws, entries) if entries <= MOST_ENTRIES else _Size(None, draws, 0)
-
-
-def obstacle(simulator: Any) -> str | None:
-    """Why a `Comparison` would take too long, in words; None if not. A rule of sizes, so that the answer repeats."""
-    dimension = len(as_domain(simulator.domain))
-    if dimension <= STEPPED_COORDINATES or getattr(simulator, "thread_safe", True):
-        return None
-    points = COMPARED_POINTS.get(dimension)
-    times = "hundreds of thousands of" if points is None else f"{points**dimension * simulator.n_actions:,}"
-    return f"the environment would be stepped {times} times, row by row"
 
 
 def compare(

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from certirl.data.coverage import EXTRAPOLATED
 from certirl.data.dependence import can_pair, originals
 from certirl.data.policy import Policy
-from certirl.data.simulator import Simulator, Terminal, ask, periodic_of, terminal_of
+from certirl.data.simulator import Simulator, Terminal, ask, counted_as, periodic_of, terminal_of
 from certirl.data.source import Source, TerminalBoxes
 from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
@@ -42,6 +43,7 @@ RIDGE = 1e-9  # of the mean square of a function, which keeps directions without
 MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
 FEWEST = 100  # states, or transitions of an action, that a regression needs
 FAINT = 0.1  # noise over effects, both squared, up to which drawn next states are used without a regression
+EDGES = 0.25  # of the states of noisy simulators by the design of V's functions, towards the edges
 DRAWS = 8  # residuals that stand for the noise at a state
 MOST_DRAWS = 32  # next states of an action at one state that are used without a regression
 MOST_STORED = 32_000_000  # numbers (P_aφ_i)(s) that are kept: a quarter of a gigabyte
@@ -53,6 +55,7 @@ JUMP, MOST_JUMPS = 20.0, 0.02  # errors of the next state, in units of their med
 SCORED = 4000  # rows on which two regressions are compared
 GOOD, DISTRUST = 0.1, 0.7  # error of estimated effects over the effect of an action
 CLEARLY = 0.8  # of the other's error
+NEIGHBOURS = {1: 64, 2: 16}  # drawn states whose next states stand for those of a state, by coordinates; else 8
 SIMPLER = 1.1  # of the least error: with many coordinates, what fewer columns may miss of the next state
 
 
@@ -327,13 +330,15 @@ def live_states(simulator: Simulator, n: int, rng: np.random.Generator) -> Array
     return states
 
 
-def placed_states(simulator: Simulator, basis: Basis, n: int, rng: np.random.Generator) -> Array:
-    """n states that are not terminal ``[n, d]``: half drawn uniformly, half by the basis's design, towards the edges.
+def placed_states(simulator: Simulator, basis: Basis, n: int, rng: np.random.Generator, *, share: float = 0.5) -> Array:
+    """n states that are not terminal ``[n, d]``: uniform ones, and a share by the basis's design, towards the edges.
 
     Uniform states alone leave the corners to extrapolation; states of the design alone are few in the middle.
     """
-    uniform = live_states(simulator, n - n // 2, rng)
-    return np.concatenate([uniform, _live(simulator, n // 2, lambda: basis.design(max(n // 2, 1), rng))])
+    designed = int(share * n)
+    uniform = live_states(simulator, n - designed, rng)
+    states = np.concatenate([uniform, _live(simulator, designed, lambda: basis.design(max(designed, 1), rng))])
+    return states[rng.permutation(len(states))]
 
 
 def _live(simulator: Simulator, n: int, draw: Callable[[], Array]) -> Array:
@@ -346,16 +351,6 @@ def _live(simulator: Simulator, n: int, draw: Callable[[], Array]) -> Array:
         if count >= n:
             break
     return np.concatenate(kept)[:n]
-
-
-def is_deterministic(simulator: Simulator, rng: np.random.Generator, count: int = 256) -> bool:
-    """Whether two different streams of random numbers give the same next states, for every action."""
-    states, domain = live_states(simulator, count, rng), as_domain(simulator.domain)
-    first, second = rng.spawn(2)
-    return all(
-        np.array_equal(ask(simulator, states, action, first, domain), ask(simulator, states, action, second, domain))
-        for action in range(simulator.n_actions)
-    )
 
 
 def next_states(simulator: Simulator, states: Array, rng: np.random.Generator) -> Array:
@@ -372,33 +367,45 @@ def observed_effects(simulator: Simulator, basis: Basis, states: Array, rng: np.
 
 def drawn_effects(simulator: Simulator, basis: Basis, states: Array, draws: int, rng: np.random.Generator) -> Effects:
     """V's functions at next states, a mean over draws with the same random numbers for all actions."""
+    moved = several_next_states(simulator, states, draws, rng)
+    return Effects.at_next_states(basis, states, moved, terminal_of(simulator), periodic_of(simulator))
+
+
+def several_next_states(simulator: Simulator, states: Array, draws: int, rng: np.random.Generator) -> Array:
+    """Next states of each action and state ``[draws, A, n, d]``, with the same random numbers for all actions."""
     domain, moved = as_domain(simulator.domain), np.empty((draws, simulator.n_actions, *states.shape))
     seeds = rng.bit_generator.seed_seq.spawn(draws)  # type: ignore[attr-defined]
     for of_draw, seed in zip(moved, seeds, strict=True):
         for action in range(simulator.n_actions):
             of_draw[action] = ask(simulator, states, action, np.random.default_rng(seed), domain)
-    return Effects.at_next_states(basis, states, moved, terminal_of(simulator), periodic_of(simulator))
+    return moved
 
 
-def noise_ratio(simulator: Simulator, basis: Basis, rng: np.random.Generator, count: int = 1000) -> float:
+def noise_ratio(simulator: Simulator, basis: Basis, rng: np.random.Generator, count: int = 500) -> float:
     """The variance that one draw leaves in a difference of two actions, over the mean square of the difference itself.
 
-    The difference is what two draws at the same state have in common; the rest is noise.
+    The difference is what two draws at the same state have in common; the rest is noise. 0 if both draws are equal.
     """
     states = live_states(simulator, count, rng)
-    pair = [drawn_effects(simulator, basis, states, 1, rng).after_each(slice(None)) for _ in range(2)]
-    first, second = (after[1:] - after[:1] for after in pair)
+    pair = [drawn_effects(simulator, basis, states, 1, rng) for _ in range(2)]
+    if np.array_equal(*(one.next_states for one in pair)):
+        return 0.0
+    first, second = (one.after_each(slice(None))[1:] - one.after(0, slice(None)) for one in pair)
     common = float(np.mean(first * second))
-    return float(np.mean((first - second) ** 2)) / 2 / common if common > 0 else np.inf
+    return max(float(np.mean((first - second) ** 2)) / 2 / common, 1e-300) if common > 0 else np.inf
 
 
-def drawn_log(simulator: Simulator, n: int, rng: np.random.Generator, *, paired: bool) -> Transitions:
-    """n transitions of every action from the same uniform states, none of them terminal.
+def drawn_log(
+    simulator: Simulator, n: int, rng: np.random.Generator, *, paired: bool, basis: Basis | None = None
+) -> Transitions:
+    """n transitions of every action from the same states, none of them terminal.
 
-    Paired, they have the same noise too. A design for least squares would take states from the switches, which lie
-    inside and move with the noise around them. At terminal states nothing is compared, and effects jump.
+    Paired, they have the same noise too. Most states are uniform, all of them without a basis: its design would take
+    states from the switches, which lie inside and move with the noise around them. At terminal states nothing is
+    compared, and effects jump.
     """
-    states, (seed,) = live_states(simulator, n, rng), rng.bit_generator.seed_seq.spawn(1)  # type: ignore[attr-defined]
+    states = live_states(simulator, n, rng) if basis is None else placed_states(simulator, basis, n, rng, share=EDGES)
+    (seed,) = rng.bit_generator.seed_seq.spawn(1)  # type: ignore[attr-defined]
     seeds = [seed] * simulator.n_actions if paired else seed.spawn(simulator.n_actions)
     domain = as_domain(simulator.domain)
     ahead = [ask(simulator, states, a, np.random.default_rng(child), domain) for a, child in enumerate(seeds)]
@@ -721,6 +728,116 @@ class NextStateModel(Record):
         return Effects.at_next_states(basis, states, moved, self.is_terminal, self.periodic)
 
 
+@dataclass(frozen=True, eq=False)
+class Nearby(Record):
+    """A simulator made of drawn transitions: a state moves as drawn states near it did.
+
+    Where the number of draws is limited, walks and plans are made here: they cost none. With noise, the next states of
+    a state are those of its nearest drawn states, moved along with them; without noise the step is interpolated
+    linearly between them.
+
+    Attributes:
+        states: from which all actions were drawn ``[n, d]``.
+        next_states: of each action ``[A, n, d]``.
+        domain: the box.
+        periodic: coordinates that are periodic.
+        is_terminal: which states are terminal; None if none is.
+        noiseless: whether next states are a function of state and action.
+    """
+
+    states: Array
+    next_states: Array
+    domain: Domain
+    periodic: tuple[int, ...]
+    is_terminal: Terminal | None
+    noiseless: bool
+    thread_safe: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, states: Array, next_states: Array, problem: Any, *, noiseless: bool) -> Nearby:
+        """From J next states of every action and state ``[J, A, n, d]``; domain and so on are those of the problem."""
+        J, A, n, d = next_states.shape
+        after = next_states.swapaxes(0, 1).reshape(A, J * n, d)
+        places = (problem.domain, problem.periodic, problem.is_terminal)
+        return cls(np.tile(states, (J, 1)), after, *places, noiseless)
+
+    def __add__(self, other: Nearby) -> Nearby:
+        states = np.concatenate([self.states, other.states])
+        return replace(self, states=states, next_states=np.concatenate([self.next_states, other.next_states], axis=1))
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return len(self.next_states)
+
+    @cached_property
+    def _tree(self) -> Any:
+        from scipy.spatial import KDTree
+
+        return KDTree(unit_chart(self.states, self.domain, self.periodic))
+
+    @cached_property
+    def _steps(self) -> Array:
+        moved = [displacement(self.states, after, self.domain, self.periodic) for after in self.next_states]
+        return np.stack(moved)
+
+    def _near(self, states: Array) -> tuple[NDArray[np.intp], Array]:
+        """The nearest drawn states of each state and their weights ``[n, k]``."""
+        dimension = len(self.domain)
+        k = 2 * dimension + 2 if self.noiseless else NEIGHBOURS.get(dimension, 8)
+        k = min(k, len(self.states))
+        distances, index = self._tree.query(unit_chart(states, self.domain, self.periodic), k=k)
+        distances, index = distances.reshape(len(states), k), index.reshape(len(states), k)
+        if not self.noiseless:
+            return index, np.full(index.shape, 1 / k)
+        width = np.diff(np.array(self.domain), axis=1)[:, 0]
+        flat = np.repeat(states, k, axis=0)
+        away = displacement(flat, self.states[index].reshape(flat.shape), self.domain, self.periodic) / width
+        unit = distances[:, -1:] + 1e-300
+        design = np.concatenate([np.ones((len(states), k, 1)), away.reshape(len(states), k, -1) / unit[:, :, None]], 2)
+        weighted = design / ((distances / unit) ** 2 + 1e-6)[:, :, None]
+        gram = weighted.swapaxes(1, 2) @ design
+        gram[:, range(1, dimension + 1), range(1, dimension + 1)] += 1e-3
+        shares = np.linalg.solve(gram, np.eye(dimension + 1)[:1].T[None])[:, :, 0]
+        return index, np.einsum("nkc,nc->nk", weighted, shares)
+
+    def outcomes(self, states: Array, action: int) -> tuple[Array, Array]:
+        """Next states ``[m, n, d]`` with weights ``[m]``."""
+        index, weights = self._near(states)
+        steps = self._steps[action][index]  # [n, k, d]
+        if self.noiseless:
+            moved = states + np.einsum("nk,nkd->nd", weights, steps)
+            return into_domain(moved, self.domain, self.periodic)[None], np.ones(1)
+        after = into_domain(states[None] + steps.swapaxes(0, 1), self.domain, self.periodic)
+        return after, np.full(len(after), 1 / len(after))
+
+    def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
+        """Next states ``[n, d]``."""
+        branches, _ = self.outcomes(states, action)
+        chosen = rng.integers(len(branches), size=len(states))
+        return np.asarray(branches[chosen, np.arange(len(states))])
+
+    def terminal(self, states: Array) -> Any:
+        """Which states are terminal ``[n]``."""
+        return np.zeros(len(states), dtype=bool) if self.is_terminal is None else self.is_terminal(states)
+
+    def error(self, states: Array, after: Array) -> float:
+        """The median error of next states without noise ``[A, n, d]``, over the effect of an action."""
+        widths = np.diff(np.array(self.domain), axis=1)[:, 0]
+        missed = [
+            displacement(self.outcomes(states, action)[0][0], observed, self.domain, self.periodic) / widths
+            for action, observed in enumerate(after)
+        ]
+        moved = np.stack([displacement(states, observed, self.domain, self.periodic) / widths for observed in after])
+        effect = np.sqrt(2 * np.mean((moved - moved.mean(axis=0)) ** 2))
+        return float(np.median(np.abs(missed)) / max(effect, 1e-300))
+
+    def effects(self, basis: Basis, states: Array) -> Effects:
+        """The effects of the actions on a basis."""
+        moved = np.stack([self.outcomes(states, action)[0] for action in range(self.n_actions)], axis=1)
+        return Effects.at_next_states(basis, states, moved, self.is_terminal, self.periodic, noiseless=self.noiseless)
+
+
 def regress_next_states(
     log: Transitions,
     basis: Basis,
@@ -883,6 +1000,7 @@ class EffectModel(NamedTuple):
         regression: of V's functions on the state, if the effects are from it.
         next_states: the model of the next state; None without a log.
         errors: of that model.
+        nearby: the transitions drawn from a simulator; None for a log.
     """
 
     effects: Effects
@@ -891,6 +1009,7 @@ class EffectModel(NamedTuple):
     regression: Regression | None = None
     next_states: NextStateModel | None = None
     errors: HeldOutErrors = HeldOutErrors(float("inf"), float("inf"))
+    nearby: Nearby | None = None
 
     @property
     def by_next_states(self) -> bool:
@@ -914,16 +1033,28 @@ def estimate_effects(
     if simulator is None:
         assert log is not None
         return _from_log(problem, _without_absorbed(log), basis, rng)
-    count = min(samples, MOST_STATES)
-    if is_deterministic(simulator, rng):
+    ratio = noise_ratio(counted_as(simulator, "checks"), basis, rng, count=_share(samples, 32, 500))
+    paired = can_pair(simulator, basis, rng.spawn(1)[0], asked=paired, count=_share(samples, 32, 128))
+    left = samples - problem.source.rows_asked("checks")
+    count = min(left, MOST_STATES)
+    if ratio == 0:
         states = placed_states(simulator, basis, count, rng)
-        return EffectModel(observed_effects(simulator, basis, states, rng), (len(states),))
-    paired = can_pair(simulator, basis, rng.spawn(1)[0], asked=paired)
-    draws = min(samples // count, MOST_DRAWS)
-    if noise_ratio(simulator, basis, rng) < FAINT * draws:
-        effects = drawn_effects(simulator, basis, live_states(simulator, count, rng), draws, rng)
-        return EffectModel(effects, (draws * count,))
-    return _from_log(problem, drawn_log(simulator, samples, rng.spawn(1)[0], paired=paired), basis, rng)
+        effects = observed_effects(simulator, basis, states, rng)
+    elif ratio < FAINT * min(left // count, MOST_DRAWS):
+        states = live_states(simulator, count, rng)
+        effects = drawn_effects(simulator, basis, states, min(left // count, MOST_DRAWS), rng)
+    else:
+        drawn = drawn_log(simulator, left, rng.spawn(1)[0], paired=paired, basis=basis)
+        model = _from_log(problem, drawn, basis, rng)
+        after = np.stack([drawn.of_action(action)[1] for action in range(drawn.n_actions)])
+        return model._replace(nearby=Nearby.of(drawn.of_action(0)[0], after[None], problem, noiseless=False))
+    nearby = Nearby.of(states, effects.next_states, problem, noiseless=effects.noiseless)
+    return EffectModel(effects, (len(nearby.states),), nearby=nearby)
+
+
+def _share(samples: int, part: int, most: int) -> int:
+    """Rows for a check: a part of the samples, within limits."""
+    return int(np.clip(samples // part, 4, most))
 
 
 def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.random.Generator) -> EffectModel:
@@ -962,7 +1093,7 @@ def with_ends(problem: ValueProblem, model: EffectModel, boxes: Array, rng: np.r
     """The effects of the same transitions, with one more function of V: of the ends in some boxes ``[b, 2, d]``."""
     basis = EndBasis.of(model.effects.basis, boxes)
     if model.log is not None:
-        return _from_log(problem, model.log, basis, rng)
+        return _from_log(problem, model.log, basis, rng)._replace(nearby=model.nearby)
     return model._replace(effects=replace(model.effects, basis=basis))
 
 

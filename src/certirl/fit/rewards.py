@@ -4,10 +4,11 @@
 that next states hit with positive probability, and to places without data, if R is large there. So R is read off V at
 the points of its grid:
 
-- From a simulator with noise, by next states drawn at every point: a regression is worst at the edge of the box.
-  Without terminal states V is piecewise linear on the grid.
+- From a simulator with noise, by the estimated effects of the actions: draws at the points, hundreds of times as many
+  as the estimates took, change neither the plan on R nor its distance from the expert.
 - From a simulator without noise, in two to four coordinates, on a fine grid, with V piecewise linear on that grid: what
-  R misses adds up along a path, and the finer a planner's grid, the better its plan collects it.
+  R misses adds up along a path, and the finer a planner's grid, the better its plan collects it. Next states are
+  interpolated between those observed (`Nearby`).
 - From a log, at points without states nearby, ``R = V − γU`` with U the largest value within one step of the log. If U
   bounds max_a P_aV there, V is at least the optimal value under R, with equality where the expert stays within the data
   (docs/notes/reward.md): R has no cliff there, and no plan gains by leaving the data.
@@ -22,18 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
-from certirl.data.simulator import ask
-from certirl.fit.effects import (
-    DRAWS,
-    EffectModel,
-    Effects,
-    ValueProblem,
-    blocks,
-    drawn_effects,
-    next_states,
-    observed_effects,
-    unit_chart,
-)
+from certirl.fit.effects import EffectModel, Effects, ValueProblem, blocks, unit_chart
 from certirl.fit.value_program import ValueFit, as_grid
 from certirl.functions.cells import Cells
 from certirl.functions.reward import Reward, value_function
@@ -41,10 +31,6 @@ from certirl.ground.domain import Array, mesh
 
 NEAR = 0.05  # a grid point with less weight of states around it has no data
 FINE = {2: 201, 3: 41, 4: 21}  # points along each coordinate of a reward read off a simulator without noise
-VALUES = 5e7  # of functions of V, for the draws of all points: a second
-FEWEST_DRAWS, MOST_DRAWS = 16, 4096  # of one point
-BATCH = 20_000  # states that a simulator is asked about at once
-CLEARLY = 3.0  # standard errors
 LOOKED_AT = 2_000  # states from which next states, switches and repeats are looked for
 JUDGED = 500  # next states at which R is judged, and as many at the edge of the box
 MOST_ATOMS, MOST_SWITCHES, MOST_CORNERS = 50, 200, 256
@@ -65,16 +51,14 @@ class Reading(NamedTuple):
 
 
 def effects_at(problem: ValueProblem, model: EffectModel, states: Array) -> Effects:
-    """The effects of the actions at further states, estimated as at the states compared."""
-    basis, rng, simulator = model.effects.basis, np.random.default_rng(0), problem.source.simulator
+    """The effects of the actions at further states, from the transitions at hand: nothing is drawn."""
+    basis = model.effects.basis
     if model.regression is not None:
         return model.regression.effects(states, problem.periodic)
     if model.next_states is not None:
-        return model.next_states.effects(basis, states, rng)
-    assert simulator is not None
-    if model.effects.noiseless:
-        return observed_effects(simulator, basis, states, rng)
-    return drawn_effects(simulator, basis, states, DRAWS, rng)
+        return model.next_states.effects(basis, states, np.random.default_rng(0))
+    assert model.nearby is not None
+    return model.nearby.effects(basis, states)
 
 
 class JudgedStates(NamedTuple):
@@ -110,12 +94,12 @@ def judged_states(problem: ValueProblem, model: EffectModel) -> JudgedStates:
 
 def _looked_at(problem: ValueProblem, model: EffectModel) -> tuple[Array, Array]:
     """Some states ``[n, d]``, and next states: of the expert, or of a log."""
-    states, rng = model.effects.states[:LOOKED_AT], np.random.default_rng(0)
-    log, simulator = problem.source.log, problem.source.simulator
-    if log is not None:
-        return states, log.next_states[rng.permutation(len(log))[: 10 * LOOKED_AT]]
-    assert simulator is not None
-    ahead = next_states(simulator, states, rng)
+    if model.nearby is None:
+        assert problem.source.log is not None
+        ahead = problem.source.log.next_states
+        chosen = np.random.default_rng(0).permutation(len(ahead))[: 10 * LOOKED_AT]
+        return model.effects.states[:LOOKED_AT], ahead[chosen]
+    states, ahead = model.nearby.states[:LOOKED_AT], model.nearby.next_states[:, :LOOKED_AT]
     return states, ahead[problem.policy.probabilities(states).argmax(axis=1), np.arange(len(states))]
 
 
@@ -168,14 +152,12 @@ def read_reward(
         return Reading(fitted, fit.residuals)
     if simulator is None:
         return Reading(replace(_bounded(problem, model, fit, grid), ends=ends), fit.residuals)
-    is_fine = model.effects.noiseless and grid.dimension in FINE and getattr(simulator, "thread_safe", True)
-    if lifted or (model.effects.noiseless and not is_fine):
+    if lifted or (model.effects.noiseless and grid.dimension not in FINE):
         return Reading(fitted, fit.residuals)
-    if is_fine:
+    if model.effects.noiseless:
         grid = Cells((FINE[grid.dimension],) * grid.dimension, grid.periodic).on(grid.domain)
     points = grid.points()
-    if is_fine or problem.is_terminal is None:
-        # As a planner has it: what interpolation adds to V would add up along a path, and V may be steep at an edge.
+    if model.effects.noiseless:  # as a planner has it: what interpolation adds to V would add up along a path
         value = Reward(grid, np.asarray(value(points)), problem.is_terminal, ends=exact.ends)
     live = np.ones(len(points), dtype=bool) if problem.is_terminal is None else ~problem.is_terminal(points)
     coefficients = np.asarray(fit.reward_basis.combined(points, fit.reward))
@@ -190,47 +172,13 @@ def read_reward(
 
 
 def _target(problem: ValueProblem, model: EffectModel, fit: ValueFit, value: Reward, states: Array) -> Array:
-    """V − γ max_a P_aV at states ``[n]``, asked of a simulator."""
-    simulator = problem.source.simulator
-    assert simulator is not None
+    """V − γ max_a P_aV at states ``[n]``; without noise, V may be another function than the fitted one."""
+    effects = [effects_at(problem, model, states[block]) for block in blocks(len(states))]
     if model.effects.noiseless:
-        ahead = [value(after) for after in next_states(simulator, states, np.random.default_rng(0))]
-        return np.asarray(value(states) - problem.discount * np.max(ahead, axis=0))
-    return np.asarray(value(states) - problem.discount * _drawn(problem, model, fit, value, states))
-
-
-def _drawn(problem: ValueProblem, model: EffectModel, fit: ValueFit, value: Reward, states: Array) -> Array:
-    """max_a P_aV at states ``[n]`` by draws.
-
-    The model of the effects chooses the action, unless some draws contradict it clearly, and further draws of that
-    action alone give its value: the largest of several means would be too large.
-    """
-    simulator, rng, every = problem.source.simulator, np.random.default_rng(0), np.arange(len(states))
-    assert simulator is not None
-    draws = int(np.clip(VALUES / (len(fit.value) * max(len(states), 1)), FEWEST_DRAWS, MOST_DRAWS))
-
-    def moments(action: int, rows: NDArray[np.intp], draws: int) -> tuple[Array, Array]:
-        """Mean and squared standard error of V after an action, at some of the states."""
-        total, at_once = np.zeros((2, len(rows))), min(max(BATCH // max(len(rows), 1), 1), draws)
-        for count in [at_once] * (draws // at_once) + [draws % at_once]:
-            after = ask(simulator, np.tile(states[rows], (count, 1)), action, rng, problem.domain)
-            values = value(after).reshape(count, len(rows))
-            total += [values.sum(axis=0), (values**2).sum(axis=0)]
-        mean, square = total / draws
-        return mean, np.maximum(square - mean**2, 0.0) / draws
-
-    estimated = np.concatenate(
-        [effects_at(problem, model, states[block]).ahead(fit.value) for block in blocks(len(states))], axis=1
-    )
-    means, errors = np.stack([moments(action, every, draws // 4) for action in range(simulator.n_actions)], axis=1)
-    chosen, best = estimated.argmax(axis=0), means.argmax(axis=0)
-    gain = means[best, every] - means[chosen, every]
-    clear = gain > CLEARLY * np.sqrt(errors[best, every] + errors[chosen, every])
-    chosen, ahead = np.where(clear, best, chosen), np.empty(len(states))
-    for action in range(simulator.n_actions):
-        rows = np.flatnonzero(chosen == action)
-        ahead[rows] = moments(action, rows, draws)[0]
-    return ahead
+        ahead = np.concatenate([[value(after) for after in each.next_states[0]] for each in effects], axis=1)
+    else:
+        ahead = np.concatenate([each.ahead(fit.value) for each in effects], axis=1)
+    return np.asarray(value(states) - problem.discount * ahead.max(axis=0))
 
 
 def _through(grid: Cells, coefficients: Array, states: Array, wanted: Array) -> Array:

@@ -256,7 +256,7 @@ def request(
             raise ValueError(refused[name])
     _check_combination(asked, several=several)
     if origin is not None and origin.simulator is not None and delta is None:  # before a proof it is an error
-        fault = noise_fault(origin.simulator)
+        fault = noise_fault(origin.simulator, most=min(count // 10, 1_000))
         if fault:
             warnings.warn(fault, stacklevel=3)
     if rng is not None:
@@ -331,7 +331,7 @@ def _check_simulator(simulator: Simulator, samples: int) -> None:
         raise ValueError(
             "experts that depend on the state, and terminal states, need a simulator that works with NumPy arrays"
         )
-    as_samples(samples, least=FEWEST, most=MOST_BY_VALUE)
+    as_samples(samples, least=2 * FEWEST, most=MOST_BY_VALUE)
 
 
 def _check_combination(asked: Request, *, several: bool) -> None:

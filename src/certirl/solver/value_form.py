@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.coverage import coverage
 from certirl.data.policy import Policy, as_policy, simulate, uniform_policy
+from certirl.data.simulator import terminal_of
 from certirl.data.source import Pool, Source
-from certirl.environments.planning import FINE, Plan, compare, obstacle
+from certirl.environments.planning import FINE, Plan, compare
 from certirl.fit.action_values import (
     RARELY,
     LiftedFit,
@@ -34,11 +35,12 @@ from certirl.fit.effects import (
     DISTRUST,
     FEWEST,
     EffectModel,
+    Nearby,
     NextStateModel,
     ValueProblem,
     estimate_effects,
     live_states,
-    next_states,
+    several_next_states,
     value_basis,
     with_ends,
 )
@@ -59,7 +61,6 @@ from certirl.fit.value_program import (
     SIGMOID_PRICE,
     SMOOTHNESS,
     Comparisons,
-    Margin,
     ValueFit,
     choose_width,
     comparisons,
@@ -94,7 +95,6 @@ from certirl.solver.solution import Compared, Diagnostics, Estimate, Share, Solu
 
 STAGES = 3  # of which progress is reported
 UNEXPLAINED = 0.3  # of the states: from here on nothing is called explained
-FRESH = 5_000  # states on which a reward is tried
 PREFERRED = 0.9  # share of the fresh states outside the tube, lower end of its interval: validated from here on
 GAP = 0.02  # between planning on R alone and the expert, in units of what acting at random loses: validated up to here
 UNUSABLE = 0.3  # the same: from here on nothing is called solved
@@ -102,7 +102,8 @@ FOLLOWED = 2  # one row of as many trials is of an episode that is followed to i
 COARSE = 0.1  # the same, by which the plan on R is worse than the expert under R: from here on it judges nothing
 MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid, in all and along one coordinate
 STATES_PER_POINT = 1.5
-DRAWS = 32  # next states of each fresh state, where they are random
+UNSURE = 0.3  # error of next states between observed ones over the effect of an action: from here on no plan is made
+DRAWS = 16  # next states of each fresh state, where they are random
 WALKS, LONGEST = 1_000, 300  # rollouts of the expert in the model of a log, and their most steps
 FEWEST_STAYING = 50  # of them: with fewer that stay within the data nothing is compared
 
@@ -126,7 +127,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         model = estimate_effects(problem, basis, asked.samples, generator, settings.paired)
         watch(f"1 of {STAGES}: the effects of the actions are known at {len(model.effects):,} states", 1, STAGES)
         rows = comparisons(model.effects, policy, margin=settings.margin)
-        dynamics: Any = model.next_states if simulator is None else simulator
+        dynamics: Any = model.next_states if simulator is None else model.nearby
         is_lifted = False
         if problem.is_terminal is not None and settings.features is None:
             boxes = None
@@ -174,7 +175,8 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         elif tried and simulator is None:
             solution = _tried_in_a_model(solution, model, policy)
         elif tried:
-            solution = try_out(solution, source, policy, trials=_trials(asked), margin=settings.margin, rng=generator)
+            known = model.nearby if model.effects.noiseless else None
+            solution = try_out(solution, asked, rng=generator, known=known)
         watch(f"3 of {STAGES}: errors are estimated and the reward is tried", 3, STAGES)
         return solution
 
@@ -323,48 +325,92 @@ def _trials(asked: Request) -> int:
     return min(counts.most("answer"), asked.samples)
 
 
-def try_out(
-    solution: Solution, source: Source, policy: Policy, *, trials: int, margin: Margin, rng: np.random.Generator
-) -> Solution:
+class Fresh(NamedTuple):
+    """Transitions by which an answer is tried.
+
+    Attributes:
+        states: at which V is compared with the expert ``[n, d]``.
+        next_states: several of every action at each of them ``[J, A, n, d]``.
+        others: further states of which next states were drawn ``[m, d]``.
+        model: made of all of them, to plan in.
+        error: of that model where there is no noise, over the effect of an action: a median; else 0.
+    """
+
+    states: Array
+    next_states: Array
+    others: Array
+    model: Nearby
+    error: float
+
+
+def _fresh(asked: Request, rows: int, known: Nearby | None, periodic: tuple[int, ...], rng: Any) -> Fresh:
+    """Draw the transitions of a trial: so many of each action that the simulator is asked about ``rows`` states.
+
+    With noise, half of the rows, of one coordinate three quarters, are `DRAWS` next states of each fresh state; the
+    others are spread.
+
+    Args:
+        asked: the call of `solve`.
+        rows: of each action.
+        known: transitions without noise that are known before; None with noise.
+        periodic: coordinates that are periodic.
+        rng: the generator.
+    """
+    simulator: Any = asked.origin.for_purpose("trials").simulator
+    problem = ValueProblem(asked.origin, asked.policy, asked.discount, periodic, terminal_of(simulator))
+    draws, share = (DRAWS, 0.75 if len(asked.domain) == 1 else 0.5) if known is None else (1, 1.0)
+    states = live_states(simulator, int(share * rows) // draws, rng)
+    moved = several_next_states(simulator, states, draws, rng)
+    model = Nearby.of(states, moved, problem, noiseless=known is not None)
+    if known is not None:
+        return Fresh(states, moved, states[:0], known + model, known.error(states, moved[0]))
+    others = live_states(simulator, rows - draws * len(states), rng)
+    model += Nearby.of(others, several_next_states(simulator, others, 1, rng), problem, noiseless=False)
+    return Fresh(states, moved, others, model, 0.0)
+
+
+def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, known: Nearby | None = None) -> Solution:
     """Try a reward on fresh states of a simulator and by planning on R alone; status and reason say how that went.
 
     Args:
         solution: with R and V.
-        source: the simulator.
-        policy: the expert.
-        trials: rows of each action that the simulator may be asked about; nothing is tried if 0.
-        margin: of the tube beside a switch.
+        asked: the call of `solve`, with the expert, and the rows of each action that may be drawn: none, no trial.
         rng: the generator.
+        known: transitions without noise that are known before; None with noise.
     """
-    simulator: Any = source.for_purpose("trials").simulator
-    noiseless, value = solution.stats.noiseless, solution.value
+    trials, policy, periodic, value = _trials(asked), asked.policy, solution.stats.periodic, solution.value
     assert value is not None
     if not trials:
         return solution
-    states = live_states(simulator, FRESH, rng)
-    draws = 1 if noiseless else DRAWS
-    ahead = np.zeros((simulator.n_actions, len(states)))
-    for _ in range(draws):
-        for action, moved in enumerate(next_states(simulator, states, rng)):
-            ahead[action] += value(moved) / draws
+    simulator: Any = asked.origin.for_purpose("trials").simulator
+    follows = terminal_of(simulator) is not None or callable(getattr(simulator, "reward", None))
+    rows_drawn = trials - trials // FOLLOWED if follows else trials
+    states, moved, others, model, error = _fresh(asked, rows_drawn, known, periodic, rng)
+    ahead = np.mean([[value(rows) for rows in of_draw] for of_draw in moved], axis=0)
     if solution.reward is not None and solution.reward.of_actions:
         ahead += np.stack([solution.reward(states, action) for action in range(len(ahead))]) / solution.discount
     best = ahead >= ahead.max(axis=0) - 1e-9 * np.ptp(ahead)
     good = (best.T | ~policy.support(states)).all(axis=1)  # every action that the expert may take is among the best
-    tube = profile_at(states, solution.compared.states, policy, value.domain, solution.stats.periodic, margin=margin)
+    margin = asked.settings.margin
+    tube = profile_at(states, solution.compared.states, policy, value.domain, periodic, margin=margin)
     outside = tube >= 1.0
     everywhere, away = Share(int(good.sum()), len(states)), Share(int(good[outside].sum()), int(outside.sum()))
     # V is positive at states that are not terminal: where every action terminates there is nothing to agree on.
-    judged = None if solution.stats.continuation is None else ahead.max(axis=0) > 0
-    planned, finding, best = _planned(solution, simulator, policy, states, judged=judged)
+    judged = np.ones(len(states), dtype=bool) if solution.stats.continuation is None else ahead.max(axis=0) > 0
+    every, counted = np.concatenate([states, others]), np.append(judged, np.zeros(len(others), dtype=bool))
+    if error > UNSURE:
+        why = f"the transitions determine a next state to {error:.0%} of an action's effect: more trials are needed"
+        planned, finding, best = solution, Reason.NOT_PLANNED.finding(why=why), None
+    else:
+        planned, finding, best = _planned(solution, model, policy, every, judged=counted)
     findings = [finding, *_before_trials(solution), _of_fresh_states(away)]
     if best is not None:
         termination = solution.stats.termination
-        asked = dict[str, Any](rows=trials // FOLLOWED, discount=solution.discount)
+        rows = dict[str, Any](rows=trials // FOLLOWED, discount=solution.discount)
         # One that avoids an end continues where it could end there, and so does one that avoids termination.
         seeks_all = solution.stats.continuation is None and (termination is None or termination[1] <= RARELY)
         followed = as_policy(best, best.n_actions)
-        reached = compare_ends(simulator, followed, policy, states, seeks_all=seeks_all, rng=rng, **asked)
+        reached = compare_ends(simulator, followed, policy, every, seeks_all=seeks_all, rng=rng, **rows)
         planned = replace(planned, stats=replace(planned.stats, reached=reached))
         if reached is not None:
             findings.insert(1, _of_ends(reached))
@@ -425,10 +471,8 @@ def _planned(
         in_model: the simulator is the next-state model of a log.
         decisive: a failure is one of R, and not of the simulator.
     """
-    why = obstacle(simulator)
     if solution.reward is not None and solution.reward.of_actions and len(solution.domain) > FINE:
         why = f"a reward of actions is compared up to {FINE} coordinates"
-    if why is not None:
         return solution, Reason.NOT_PLANNED.finding(why=why), None
     assert solution.reward is not None and solution.value is not None
     asked: dict[str, Any] = {"discount": solution.discount, "judged": judged}
@@ -541,8 +585,7 @@ def with_proof(solution: Solution, outcome: Outcome, asked: Request) -> Solution
         solution = solution.judged(*solution.findings, Reason.REFUTED_WITHOUT_TAIL.finding(claim=refutation.claim))
     if not asked.is_log:
         rng = asked.generator.spawn(1)[0]
-        trials = _trials(asked)
-        solution = try_out(solution, asked.origin, asked.policy, trials=trials, margin=asked.settings.margin, rng=rng)
+        solution = try_out(solution, asked, rng=rng)
     claim = certificate or refutation
     if claim is None or (refutation is not None and refutation.refuted):  # there are findings that say why
         return solution
