@@ -612,7 +612,7 @@ class Certificate(Claim):
             >>> asked = {"discount": 0.5, "expert": room.expert, "columns": certirl.Legendre(7), "samples": 20_000}
             >>> asked |= {"tail": room.dynamics.tail, "tube": 0.01, "rng": 1}
             >>> narrow = certirl.certify(room.reward, room.dynamics, **asked)
-            >>> narrow.holds, narrow.with_tube(0.2).holds, narrow.with_tube(0.2).delta == narrow.delta
+            >>> narrow.holds, narrow.with_tube(0.4).holds, narrow.with_tube(0.4).delta == narrow.delta
             (False, True, True)
         """
         if self.tube is None:
