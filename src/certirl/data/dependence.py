@@ -229,7 +229,11 @@ def repeated_rows(log: Transitions) -> int:
     one_end = np.minimum.reduceat(after, starts) == np.maximum.reduceat(after, starts)
     chance = _neighbours_agree(log.states[order[starts]], actions[starts], after[starts])
     # Where no state ever led to two next states, each repeated row is one more coincidence.
-    tail = chance**repeated if one_end.all() else _binomial_tail(int((several & one_end).sum()), several.sum(), chance)
+    tail = (
+        chance**repeated
+        if one_end.all()
+        else _binomial_tail(int((several & one_end).sum()), int(several.sum()), chance)
+    )
     return repeated if tail <= _COINCIDENCE else 0
 
 
