@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.data.policy import as_policy
+from certirl.data.policy import as_policy, uniform_policy
 from certirl.environments.planning import plan
-from certirl.fit.action_values import durations
+from certirl.fit.ends import walked_ends
 from certirl.ground.status import rounded_down
 from certirl.solver import value_form
 from sizes import sizes
@@ -108,7 +108,10 @@ def test_an_expert_that_seeks_the_end_is_left_alone(grip):
 
 
 def test_lives_are_counted_from_the_same_states():
-    ridge = Ridge(5.0)
-    own, chance = durations(ridge, as_policy(balance, 3), 50), durations(ridge, None, 50)
-    sought = durations(ridge, as_policy(leave, 3), 50)
-    assert (own == 50).all() and (sought <= chance).mean() > 0.95 and sought.max() < 10
+    def lives(other):
+        expert, others = walked_ends(Ridge(5.0), as_policy(balance, 3), other, 0.95)
+        return expert.steps, others.steps
+
+    own, chance = lives(uniform_policy(3))
+    _, sought = lives(as_policy(leave, 3))
+    assert (own == 60).all() and (sought <= chance).mean() > 0.95 and sought.max() < 10

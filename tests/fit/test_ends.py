@@ -5,8 +5,9 @@ import pytest
 from test_ending import DISCOUNT, Ridge, balance, leave, on_a_grid, surviving
 
 import certirl
+import certirl.functions.ends
 from certirl.data.policy import as_policy
-from certirl.data.source import learn_terminal_boxes
+from certirl.data.source import as_source, learn_terminal_boxes
 from certirl.fit import action_values as ending
 from certirl.fit.effects import (
     CLEARLY,
@@ -19,6 +20,7 @@ from certirl.fit.effects import (
     regress_next_states,
     value_basis,
 )
+from certirl.fit.ends import compare_ends, disturbed, follow, some_avoided, walked_ends
 from certirl.fit.value_program import comparisons
 from certirl.functions.bases import MOST_FUNCTIONS, of_degree
 from certirl.functions.cells import Cells
@@ -155,14 +157,77 @@ def test_a_log_of_an_expert_that_seeks_the_end_is_left_alone(log):
     assert found.stats.continuation is None and found.stats.termination[0] > 10 * found.stats.termination[1]
 
 
-@pytest.mark.slow
-def test_good_and_bad_ends_are_told_apart():
-    def right(states):
-        return np.full(len(states), 2)  # off the ridge to the right, never to the left
+class Dock:
+    """Distance and speed: docking is soft up to a speed of 0.25, and a crash beyond."""
 
-    found = certirl.solve(Shaken(5.0), expert=right, discount=0.9, samples=2000, rng=0)
-    assert ending.Choices(*found.stats.termination).mixed and found.stats.continuation is None
-    assert "seeks some terminal states and avoids others" in str(found.stats)
+    n_actions, domain = 3, ((-0.2, 2.0), (-1.0, 1.0))
+
+    def sample(self, states, action, rng):
+        speed = np.clip(states[:, 1] + 0.12 * (action - 1) + 0.03 * rng.standard_normal(len(states)), -1, 1)
+        return np.stack([np.clip(states[:, 0] + 0.15 * speed, -0.2, 2), speed], axis=1)
+
+    def terminal(self, states):
+        return states[:, 0] <= 0
+
+
+def docks(states):
+    """Approaches at a speed that falls with the distance."""
+    wanted = -np.clip(0.15 + 0.4 * states[:, 0], 0.15, 0.6)
+    return np.where(states[:, 1] < wanted - 0.06, 2, np.where(states[:, 1] > wanted + 0.06, 0, 1))
+
+
+def crashes(states):
+    return np.zeros(len(states), dtype=int)
+
+
+SOFT, HARD = as_policy(docks, 3), as_policy(crashes, 3)
+
+
+def test_ends_that_an_expert_avoids_are_found_and_those_that_it_seeks_are_not():
+    boxes = some_avoided(*walked_ends(Dock(), SOFT, disturbed(SOFT), 0.97))
+    inside = certirl.functions.ends.inside
+    speeds = np.array([[-0.05, -0.9], [-0.05, -0.5], [-0.02, -0.15], [-0.01, -0.2]])
+    assert inside(boxes, speeds).tolist() == [True, True, False, False]
+    assert some_avoided(*walked_ends(Ridge(5.0), *[as_policy(leave, 3)] * 2, 0.9)) is None  # alike: none is avoided
+
+
+def test_a_plan_that_crashes_is_told_from_one_that_docks():
+    asked = {"rows": 3000, "discount": 0.97, "avoided": None}
+    states = live_states(Dock(), 200, np.random.default_rng(0))
+    source = as_source(Dock()).for_purpose("trials")
+    same, hard = (
+        compare_ends(source.simulator, plan, SOFT, states, rng=np.random.default_rng(1), **asked)
+        for plan in (SOFT, HARD)
+    )
+    assert same.more == same.fewer == 0 and same.plan == same.expert and same.most < 0.03  # they share all noise
+    assert hard.excess > 0.5 and hard.lengths[0] < hard.lengths[1] and "s[1] ≤" in hard.avoided
+    assert source.counts_of_rows.most("trials") <= 2 * 3000
+    assert compare_ends(Dock(), HARD, SOFT, states, rng=np.random.default_rng(1), **asked | {"rows": 1000}) is None
+
+
+def test_episodes_go_on_from_where_they_end_and_no_farther():
+    starts, limits = np.array([[1.0, 0.0], [0.1, -0.5], [-0.1, 0.0]]), np.array([3, 50, 50])
+    (found,) = follow(Dock(), [HARD], starts, limits, np.random.default_rng(0), at=np.array([2, 1, 1]))
+    assert found.steps.tolist() == [3, 2, 0] or found.steps.tolist() == [3, 1, 0]
+    assert found.over.tolist() == [False, True, True] and found.alive[0] and not found.alive[2]
+
+
+@pytest.mark.slow
+def test_good_and_bad_ends_are_told_apart_and_a_file_keeps_them(tmp_path):
+    found = certirl.solve(Dock(), expert=docks, discount=0.97, rng=0)
+    slow, fast = [-0.01, -0.15], [-0.05, -0.7]
+    assert found.value(slow) == 0 > found.value(fast) and found.stats.continuation is None
+    assert found.reward(fast) == pytest.approx(0.03 * found.value(fast))  # paid at every later step
+    plan = certirl.planning.plan(Dock(), found, points=101, rng=0)
+    assert plan.value(fast) == pytest.approx(found.value(fast))
+    again = certirl.load(found.save(tmp_path / "found"))
+    assert again.reward(fast) == found.reward(fast) and again.reward(slow) == 0
+    exec(again.reward.to_python(), module := {})
+    states = np.array([slow, fast, [1.0, 0.0]])
+    assert module["reward"](states) == pytest.approx(again.reward(states))
+    starts = np.stack([np.linspace(1.0, 1.9, 300), np.zeros(300)], axis=1)
+    (ended,) = follow(Dock(), [as_policy(plan, 3)], starts, np.full(300, 200), np.random.default_rng(0))
+    assert ended.over.all() and (ended.last[:, 1] < -0.3).mean() < 0.02
 
 
 def test_a_file_that_lost_the_terminal_states_refuses_to_guess(tmp_path):

@@ -20,6 +20,7 @@ from certirl.data.policy import Policy, choose, terminal_states, uniform_policy
 from certirl.data.simulator import Counted, Simulator, ask, terminal_of
 from certirl.data.source import TerminalBoxes, boxes_of
 from certirl.fit.effects import live_states
+from certirl.functions.ends import inside
 from certirl.functions.reward import values_of
 from certirl.ground import archive
 from certirl.ground.domain import Array, as_domain
@@ -27,6 +28,7 @@ from certirl.ground.doors import as_count, lend
 from certirl.ground.records import Record
 
 WALKS = 200  # of the expert and of random actions, from which kinds of ends are learned
+OTHERS = 100  # start states from which random actions and a disturbed expert are followed
 SOME = 0.05  # of these: ends that the expert does not avoid
 ROUND = 25  # start states of a round of episodes
 FEWEST_STEPS, LONGEST = 10, 300  # of an episode that is followed to its end
@@ -239,7 +241,7 @@ def compare_ends(
     policy: Policy,
     states: Array,
     *,
-    seeks_all: bool,
+    avoided: Array | None,
     rows: int,
     discount: float,
     rng: np.random.Generator,
@@ -251,7 +253,7 @@ def compare_ends(
         plan: the policy of the plan.
         policy: the expert.
         states: even ones ``[n, d]``, of which the first are taken.
-        seeks_all: the expert avoids no end.
+        avoided: boxes of ends that the expert avoids ``[b, 2, d]``; None if they are to be found.
         rows: of one action that the simulator may be asked about.
         discount: γ.
         rng: the generator.
@@ -270,26 +272,29 @@ def compare_ends(
         part, most = states[start : start + ROUND], at[start : start + ROUND]
         limits, asked = np.full(len(part), steps), dict[str, Any](rng=rng, discount=discount)
         even = follow(simulator, [plan, policy], part, limits, at=most, **asked)
-        chance = follow(simulator, [uniform_policy(simulator.n_actions)], part, limits * (pays or seeks_all), **asked)
-        rough = follow(simulator, [disturbed(policy)], part, limits * (not seeks_all), **asked)
+        few = limits * (start < OTHERS)
+        chance = follow(simulator, [uniform_policy(simulator.n_actions)], part, few, **asked)
+        rough = follow(simulator, [disturbed(policy)], part, few * (avoided is None), **asked)
         own = even[1].alive
         later = follow(simulator, [plan, policy], even[1].midway[own], limits[own], **asked)
         rounds.append([*even, *chance, *rough, *later])
         if (_asked(simulator) - before) * (1 + ROUND / (start + len(part))) > rows:
             break
     made, expert, random, others, *own_ones = (_joined(list(each)) for each in zip(*rounds, strict=True))
-    avoided = None if seeks_all else avoided_ends(expert, others)
+    first = slice(OTHERS)
+    if avoided is None:
+        avoided = avoided_ends(_some(expert, first), _some(others, first)).boxes
     both = _joined([made, own_ones[0]]), _joined([expert, own_ones[1]])
-    bad, shown = (each.over & (False if avoided is None else avoided(each.last)) for each in both)
+    bad, shown = (each.over & inside(avoided, each.last) for each in both)
     of_plan, of_expert = (int((~each.over).sum()) for each in both)
     idle = 0.0
-    if seeks_all and expert.over.mean() > random.over.mean():  # the expert makes for an end
+    if not len(avoided) and expert.over[first].mean() > random.over[first].mean():  # the expert makes for an end
         differ = int((both[0].over != both[1].over).sum())
         idle = (of_plan - of_expert - SURE * sqrt(differ)) / len(bad)
     returns, loss = None, 0.0
     if pays:
-        first, second, third = (float(each.earned.mean()) for each in (made, expert, random))
-        returns, lost, unit = (first, second, third), expert.earned - made.earned, second - third
+        returns = float(made.earned.mean()), float(expert.earned.mean()), float(random.earned[first].mean())
+        lost, unit = expert.earned - made.earned, returns[1] - returns[2]
         loss = (float(lost.mean()) - SURE * float(lost.std()) / sqrt(len(lost))) / unit if unit > 0 else 0.0
     return Reached(
         episodes=len(bad),
@@ -303,7 +308,7 @@ def compare_ends(
         lengths=(float(both[0].steps.mean()), float(both[1].steps.mean())),
         returns=returns,
         loss=loss,
-        avoided="" if avoided is None else str(avoided),
+        avoided=str(TerminalBoxes(avoided, 0.0, 0.0, 1)) if len(avoided) else "",
     )
 
 
@@ -314,4 +319,9 @@ def _asked(simulator: Any) -> int:
 
 def _joined(parts: list[Episodes]) -> Episodes:
     arrays: Any = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return Episodes(*arrays)
+
+
+def _some(episodes: Episodes, rows: slice) -> Episodes:
+    arrays: Any = (each[rows] for each in episodes)
     return Episodes(*arrays)

@@ -435,10 +435,7 @@ class Diagnostics(Record):
                 f"alternative in {other:.2%}"
             )
             if Choices(expert, other).mixed:
-                words.append(
-                    "the expert seeks some terminal states and avoids others: the value of continuing was left to the "
-                    "comparisons"
-                )
+                words.append("the expert seeks some terminal states and avoids others")
         if self.continuation is not None:
             words.append(
                 f"continuing is worth at least {rounded_down(self.continuation):.3g} more than terminating, by choice: "
@@ -822,7 +819,7 @@ class Solution(Record):
             "data": [self._data_line(), *(self.stats.log_notes if proof is None else ())],
             "basis": [] if self._by_value or proof is not None else [self.stats.choice],
             "checks": [*checks, trials.get("model"), trials.get("coverage")],
-            "terminal": [trials.get("terminal"), self._replaced],
+            "terminal": [trials.get("terminal"), self._ends_line(), self._replaced],
             "assumed": assumed or [texts.get("assumed")],
         }
 
@@ -874,6 +871,14 @@ class Solution(Record):
         if self.path is not None:
             return f"{which}{self.reward}; {self.path.summary}"
         return f"{which}{self.reward.basis} on {describe(self.domain)}; {self.stats.lines()['residual']}"
+
+    def _ends_line(self) -> str:
+        """What V is at the ends that the expert avoids."""
+        if self.value is None or self.value.ends is None:
+            return ""
+        ends = self.value.ends
+        where = TerminalBoxes(ends.boxes, 0.0, 0.0, 1)
+        return f"ends that the expert avoids ({where}) are worth {ends.worth:.3g}, all others 0"
 
     def _contributions(self) -> str:
         """The components that contribute most, and what each adds to the margin against every alternative action."""

@@ -407,10 +407,12 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
     if best is not None:
         termination = solution.stats.termination
         rows = dict[str, Any](rows=trials // FOLLOWED, discount=solution.discount)
+        avoided = None if value.ends is None else value.ends.boxes
         # One that avoids an end continues where it could end there, and so does one that avoids termination.
-        seeks_all = solution.stats.continuation is None and (termination is None or termination[1] <= RARELY)
+        if solution.stats.continuation is None and (termination is None or termination[1] <= RARELY):
+            avoided = np.zeros((0, 2, len(solution.domain)))
         followed = as_policy(best, best.n_actions)
-        reached = compare_ends(simulator, followed, policy, every, seeks_all=seeks_all, rng=rng, **rows)
+        reached = compare_ends(simulator, followed, policy, every, avoided=avoided, rng=rng, **rows)
         planned = replace(planned, stats=replace(planned.stats, reached=reached))
         if reached is not None:
             findings.insert(1, _of_ends(reached))
