@@ -106,9 +106,9 @@ def test_a_last_action_without_a_next_state_is_left_out_and_noted():
     cut, ended = steps.notes
     assert "last action of 1 episode has no next state" in cut and not isinstance(cut, Bias)
     assert "last action of 1 episode was left out because of where it led" in ended and isinstance(ended, Bias)
-    with pytest.raises(ValueError, match="episode a continues after it was terminated"):
+    with pytest.raises(ValueError, match="an episode continues after it was terminated in row"):
         rows([0.0, 0.1, 0.2], [0, 1, np.nan], ["a", "a", "a"], [True, False, False]).by_episode()
-    with pytest.raises(ValueError, match="has a row without an action before its last one"):
+    with pytest.raises(ValueError, match="row 1 has no action, and is not the last of its episode"):
         rows([0.0, 0.1, 0.2], [0, np.nan, np.nan], [1, 1, 1]).by_episode()
 
 
@@ -253,6 +253,8 @@ def test_observations_become_states_controls_become_actions_and_angles_go_around
     assert log.n_actions == 3
     assert log.next_states[:, 0] == pytest.approx([3.3 - 2 * np.pi, 6.5 - 2 * np.pi])
     assert "nearest of 3 actions: 0.05 away on average, 0.1 at most" in log.notes[0]
+    with pytest.raises(ValueError, match="the log holds 0 to 1, nowhere near the controls in actions, 5 to 6: leave"):
+        certirl.from_episodes([(seen, np.array([0, 1]))], actions=[5, 6])  # the numbers of actions were all action 0
     walk = (np.column_stack([angles, [0.1, 0.2, 0.3]]), np.array([0, 1]))
     around = certirl.from_episodes([walk], domain=((-np.pi, np.pi), (-8, 8)), periodic=[0])
     assert np.allclose(around.next_states, log.next_states)

@@ -381,9 +381,12 @@ EPISODES = {"episode": [0, 0, 0], "state": [0.0, 0.1, 0.2], "action": [0, 1, Non
         ({"episode": [1, 1, 0]}, "row 2 belongs before the row above it"),
         ({"episode": ["a", "b", "a"]}, "row 2 belongs before the row above it"),
         ({"step": [1, 0, 2]}, "row 1 belongs before the row above it, and a stream takes"),
-        ({"terminated": [True, False, False]}, "episode 0(.0)? continues after it was terminated"),
+        ({"terminated": [True, False, False]}, "an episode continues after it was terminated in row 0"),
         ({"terminated": [0, 0, 7]}, "(terminated|terminal) must be True or False, got 7 in row 2"),
-        ({"action": [None, 1, None]}, "episode 0(.0)? has a row without an action before its last one"),
+        (
+            {"action": [None, 1, None]},
+            "action is missing or not|row 0 has no action, and is not the last",
+        ),
         ({"action": [0, 10**6, None]}, "action 1000000 in row 1 is"),
         ({"action": [0, 0.5, None]}, "actions must be whole numbers 0, 1, …, got 0.5 in row 1"),
     ],
@@ -679,3 +682,22 @@ def test_a_periodic_coordinate_needs_a_period():
         certirl.Transitions([0.0, 1.0], [0, 1], [1.0, 0.0], periodic=(0,))
     with pytest.raises(ValueError, match="transitions name their periodic coordinates"):
         certirl.policy_from(certirl.tables.read(turns(), domain=(0, 360), periodic=(0,)), periodic=(0,))
+
+
+@pytest.mark.parametrize("kind", ["csv", "pandas", "polars"])
+def test_a_messy_table_is_told_all_of_its_faults_at_once_by_the_names_of_its_episodes(kind, tmp_path):
+    """The first of them alone was told, in three runs one after the other, and gh-14 was called episode 14.0."""
+    x, moves = np.linspace(0, 1, 200), ["up", "down"] * 100
+    x[[5, 7, 11, 12, 50, 51, 52, 53, 54, 60, 61, 99]], x[[20, 30, 31]], moves[143] = np.nan, 1.5, None
+    frame = pd.DataFrame({"run": np.repeat([f"gh-{n}" for n in range(20)], 10), "t": [*range(10)] * 20, "x": x})
+    frame["move"] = moves
+    path = tmp_path / "messy.csv"
+    frame.to_csv(path, index=False)
+    table = {"csv": path, "pandas": frame, "polars": pl.from_pandas(frame)}[kind]
+    with pytest.raises(ValueError) as caught:
+        certirl.tables.read(table, state="x", action="move", episode="run", step="t", domain=(0, 1))
+    assert str(caught.value).endswith(
+        ": x is missing or not finite in row 5 (run gh-0) and 11 further rows; move is missing or not finite in row "
+        "143 (run gh-14); a state lies outside the domain in row 20 (run gh-2) and 2 further rows: correct these rows "
+        "or remove them"
+    )

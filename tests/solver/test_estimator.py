@@ -70,6 +70,11 @@ def test_without_next_states_the_rows_are_one_episode_in_order():
     first = model.fit(X[:-1], a, X[1:]).reward_.coefficients
     second = clone(model).fit(X, [*a, 0]).reward_.coefficients  # the last row has no next state
     np.testing.assert_array_equal(first, second)
+    shuffled = rng.permutation(len(X))
+    with pytest.raises(
+        ValueError, match="the next row is as far away as any other, as if rows were shuffled: pass X_n"
+    ):
+        clone(model).fit(X[shuffled], np.array([*a, 0])[shuffled])
 
 
 def test_it_is_cloned_searched_and_named_like_other_estimators():

@@ -124,6 +124,10 @@ class Steps(Record):
             columns[name] = None if values is None else values[chosen]
         return replace(self, **columns)
 
+    def place(self, number: int) -> str:
+        """The row of the table that one of them begins in, in words."""
+        return f"row {number if self.rows is None else self.rows[number]}"
+
     def noted(self, *notes: str) -> Steps:
         """The same with further notes."""
         return replace(self, notes=(*self.notes, *notes))
@@ -157,17 +161,17 @@ class Steps(Record):
         last = np.append(episodes[1:] != episodes[:-1], True)
         rows = replace(rows, episodes=numbered(episodes), terminal=over, step=None).noted(*_uneven(rows, last, unit))
         if rows.next_states is not None:
-            _check_ends(over & ~last & (episodes != -1), episodes)
+            _check_ends(over & ~last & (episodes != -1), rows)
             return rows.where(kept)
         acted = has_action(rows.actions, controls=controls)
         if (~last & ~acted).any():
-            episode = episodes[(~last & ~acted).argmax()]
-            raise ValueError(f"episode {episode} has a row without an action before its last one")
+            where = rows.place(int((~last & ~acted).argmax()))
+            raise ValueError(f"{where} has no action, and is not the last of its episode")
         unknown = last & acted
         start = np.flatnonzero(~last & kept)
         # Marked at the last state, or at the step that led to it; where the next state is unknown, it was terminal.
         ends = (over & last & ~unknown)[start + 1] | over[start]
-        _check_ends(ends & ~last[start + 1], episodes[start])
+        _check_ends(ends & ~last[start + 1], rows.where(start))
         steps = replace(rows.where(start), next_states=rows.states[start + 1], terminal=ends)
         return steps.noted(*_lost(int((unknown & kept & ~over).sum()), int((unknown & kept & over).sum())))
 
@@ -216,9 +220,9 @@ def numbered(labels: NDArray[Any]) -> NDArray[np.intp]:
     return numbers.reshape(len(labels)).astype(np.intp) - int(len(names) > 0 and names[0] == -1)
 
 
-def _check_ends(wrong: NDArray[np.bool_], episodes: NDArray[Any]) -> None:
+def _check_ends(wrong: NDArray[np.bool_], rows: Steps) -> None:
     if wrong.any():
-        raise ValueError(f"episode {episodes[wrong.argmax()]} continues after it was terminated")
+        raise ValueError(f"an episode continues after it was terminated in {rows.place(int(wrong.argmax()))}")
 
 
 def from_episodes(
@@ -357,6 +361,12 @@ class Conversion(Record):
             )
         distances = np.stack([np.linalg.norm(controls - level, axis=1) for level in levels], axis=1)
         nearest, gap = distances.argmin(axis=1), distances.min(axis=1)
+        apart = max(float(np.linalg.norm(levels - level, axis=1).max()) for level in levels)
+        if gap.min() > apart > 0:
+            raise ValueError(
+                f"the log holds {controls.min():.6g} to {controls.max():.6g}, nowhere near the controls in actions, "
+                f"{levels.min():.6g} to {levels.max():.6g}: leave actions out if these are numbers of actions"
+            )
         if gap.max() <= 1e-6 * max(float(np.ptp(levels)), 1e-300):
             return nearest, []
         return nearest, [

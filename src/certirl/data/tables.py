@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from pathlib import Path
@@ -66,6 +67,7 @@ EPISODE = ("episode", "episode_id", "episode_index", "trajectory", "trajectory_i
 TERMINATED = ("terminated", "terminal")
 _AHEAD = 2  # rows after a batch: the state that its last step leads to, and whether the episode ended there
 _FEW_ACTIONS = 100  # up to which the largest action is the number of actions, whichever of them occur
+_OUTSIDE = "a state lies outside the domain"
 _HEAD = 64  # rows that are compared to recognise the same data in two formats
 
 
@@ -365,9 +367,9 @@ def _side_by_side(cells: ColumnValues, names: tuple[str, ...]) -> Array:
 
 
 def _check_present(values: NDArray[Any], name: str, first: int) -> None:
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        rows = np.isfinite(values).reshape(len(values), -1).all(axis=1)
-        raise ValueError(missing(name, first + int(rows.argmin())))
+    there = _is_there(values)
+    if not there.all():
+        raise ValueError(missing(name, first + int(there.argmin())))
 
 
 def _flags(values: NDArray[Any], name: str, first: int) -> NDArray[np.bool_]:
@@ -522,7 +524,7 @@ def read(sources: Any, **settings: Any) -> Transitions:
     chunks, parts = _opened(sources, names, conversion), []
     conversion = chunks[0].conversion
     for chunk in chunks:
-        with in_table(chunk.name):
+        with in_table(chunk.name), _all_faults(chunk):
             parts.append(chunk.loaded())
     try:
         columns = chunks[0].columns
@@ -530,10 +532,80 @@ def read(sources: Any, **settings: Any) -> Transitions:
         return conversion.transitions(_joined(parts), columns.states if is_named else ())
     except ValueError as problem:
         for chunk, steps in zip(chunks, parts, strict=True):
-            with in_table(chunk.name):
+            with in_table(chunk.name), _all_faults(chunk):
                 if len(steps):
                     conversion.apply(steps)  # finds the table, if the fault is in one of them
         raise ValueError(f"{chunks[0].name}{' …' * (len(chunks) > 1)}: {problem}") from None
+
+
+@contextmanager
+def _all_faults(chunk: Chunk) -> Iterator[None]:
+    """Where a table is refused for one of its rows, say what is wrong with all of them."""
+    try:
+        yield
+    except ValueError as problem:
+        raise ValueError(_faults(chunk) or str(problem)) from None
+
+
+def _faults(chunk: Chunk) -> str:
+    """All rows of a table with a value that is missing or outside, counted by what is wrong; empty for one alone."""
+    columns, conversion, table = chunk.columns, chunk.conversion, chunk.table()
+    try:
+        batches = list(table.batches(columns, ROWS))
+        cells = {name: np.concatenate([batch[name] for batch in batches]) for name in columns.names}
+    except (ValueError, TypeError):
+        return ""  # a cell that cannot be read is a fault of its own
+    actions, n = flat(cells[columns.action]), len(cells[columns.action])
+    wrong = {f"{name} is missing or not finite": ~_is_there(cells[name]) for name in columns.required}
+    absent = ~_is_there(actions)
+    if columns.by_episode and not columns.next_states:
+        absent = ~has_action(actions, controls=conversion.controls is not None) & ~_is_last(cells, columns)
+    wrong[f"{columns.action} is missing or not finite"] = absent
+    if conversion.domain is not None and conversion.state is None and conversion.outside == "refuse":
+        low, high = np.array(conversion.domain).T
+        outside = np.zeros(n, dtype=bool)
+        for names in filter(None, (columns.states, columns.next_states)):
+            values = _side_by_side(cells, names)
+            beyond = (values < low) | (values > high)
+            beyond[:, list(conversion.periodic)] = False
+            outside |= beyond.any(axis=1)
+        wrong[_OUTSIDE] = outside
+    found = {what: np.flatnonzero(rows) for what, rows in wrong.items() if rows.any()}
+    if not found or [*found] == [_OUTSIDE]:  # `Conversion` says more of states that lie outside
+        return ""
+    told = [_counted(what, rows, table, columns.episode) for what, rows in found.items()]
+    return f"{'; '.join(told)}: correct these rows or remove them"
+
+
+def _counted(what: str, rows: NDArray[np.intp], table: Table, episode: str | None) -> str:
+    """What is wrong in which row first, by the name of its episode in the table, and in how many more."""
+    first, which = int(rows[0]), ""
+    if episode is not None:
+        start = 0
+        for batch in table.raw([episode], ROWS):
+            if first < start + len(batch[episode]):
+                which = f" ({episode} {batch[episode][first - start]})"
+                break
+            start += len(batch[episode])
+    more = f" and {number_of(len(rows) - 1, 'further row')}" if len(rows) > 1 else ""
+    return f"{what} in row {first}{which}{more}"
+
+
+def _is_there(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows hold finite numbers, or anything else but numbers ``[n]``."""
+    if values.dtype.kind != "f":
+        return np.ones(len(values), dtype=bool)
+    return np.asarray(np.isfinite(values).reshape(len(values), -1).all(axis=1))
+
+
+def _is_last(cells: ColumnValues, columns: Columns) -> NDArray[np.bool_]:
+    """Which rows are the last of their episode ``[n]``."""
+    n = len(cells[columns.action])
+    episodes = np.zeros(n) if columns.episode is None else cells[columns.episode]
+    order = np.lexsort([cells[columns.step], episodes] if columns.step else [np.arange(n), episodes])
+    last = np.empty(n, dtype=bool)
+    last[order] = np.append(episodes[order][1:] != episodes[order][:-1], True)
+    return last
 
 
 def read_demonstrations(sources: Any, **settings: Any) -> tuple[tuple[Any, Any, Any], tuple[str, ...]]:

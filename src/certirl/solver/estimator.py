@@ -28,6 +28,8 @@ from certirl.ground.doors import shown
 from certirl.solver.solution import Solution
 from certirl.solver.solve import solve
 
+FEWEST = 200  # rows that are looked at: fewer are no sign of their order
+
 
 class InverseRL(BaseEstimator):  # type: ignore[misc]
     """Learns a reward from the steps of an expert, or from a log and what is known of the expert.
@@ -41,7 +43,8 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
       states to actions, or a model with ``predict``.
 
     Args:
-        discount: γ, strictly between 0 and 1.
+        discount: γ, strictly between 0 and 1. Data do not tell it: under most discounts some reward explains the same
+            actions, so that `score` ties, and a search over it (GridSearchCV) returns the first.
         expert: None, an action, a function of states ``[n, d]`` to actions, or a model with ``predict``.
         domain: the box of states, as in `Transitions`; the smallest box around the data if None.
         periodic: the periodic coordinates, as in `Transitions`.
@@ -109,7 +112,8 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         Args:
             X: states ``[n, d]``, an array or a data frame.
             y: the actions a, of any type that can be a key of a dictionary ``[n]``.
-            X_next: the next states ``[n, d]``; if omitted, the rows of X are the steps of one episode in order.
+            X_next: the next states ``[n, d]``; if omitted, the rows of X are the steps of one episode in order. Rows of
+                which the next is as far away as any other are refused: they look shuffled.
             terminal: which next states are terminal ``[n]``, as in `Transitions`.
             episodes: the number of the episode of each row ``[n]``.
 
@@ -123,6 +127,8 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         states, labels = validate_data(self, X, dtype=np.float64, ensure_min_samples=2), _labels(y)
         if len(labels) != len(states):
             raise ValueError(f"there must be one action for each of {len(states)} states, got {len(labels)}")
+        if X_next is None:
+            _check_order(states)
         after = states[1:] if X_next is None else check_array(X_next, dtype=np.float64, input_name="X_next")
         states, labels = states[: len(after)], labels[: len(after)]
         classes = _classes(labels)
@@ -213,6 +219,22 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         if len(predicted) != len(labels):
             raise ValueError(f"there must be one action for each of {len(predicted)} states, got {len(labels)}")
         return sum(map(eq, predicted, labels)) / len(labels)
+
+
+def _check_order(states: NDArray[Any]) -> None:
+    """Refuse many rows that do not look like one trajectory.
+
+    Of independent rows the mean squared step is twice the variance (von Neumann), up to about 2/√n of that.
+    """
+    n, twice = len(states), 2 * states.var(axis=0)
+    if n < FEWEST or not twice.any():
+        return
+    steps = np.mean(np.diff(states, axis=0) ** 2, axis=0)[twice > 0] / twice[twice > 0]
+    if (steps > 1 - 3 / np.sqrt(n)).all():
+        raise ValueError(
+            f"without X_next the {n:,} rows of X are the steps of one episode, but the next row is as far away as any "
+            "other, as if rows were shuffled: pass X_next, or X[:-1], a[:-1] and X[1:] if they are in order"
+        )
 
 
 def _labels(actions: Any) -> list[Any]:
