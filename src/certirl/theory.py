@@ -31,7 +31,7 @@ from certirl.fit.recover import recover
 from certirl.functions.bases import Basis, Fourier, as_basis
 from certirl.functions.extrema import minimum
 from certirl.ground.domain import Array, as_domain, one_coordinate
-from certirl.ground.doors import as_count, as_number, as_probability, setting, shown
+from certirl.ground.doors import as_count, as_number, as_probability, setting, shown, typed
 from certirl.ground.records import Record
 
 __all__ = [
@@ -72,6 +72,9 @@ _PROBABILITIES = ("delta", "discount")
 _POSITIVE = ("epsilon", "beta", "sup")
 _LEAST = {"k": 1, "columns": 1, "samples": 1, "n_actions": 2, "actions": 2, "size": 2}
 
+_MOST = {"k": 10**6, "columns": 10**6, "size": 10**6}  # functions
+_MOST_ENTRIES = 10_000  # rows of a matrix of bounds
+
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -84,7 +87,7 @@ def _check(**arguments: Any) -> None:
     """Refuse, with a sentence, an argument outside the range its name has in every theorem here."""
     for name, value in arguments.items():
         if name in _LEAST:
-            as_count(value, name, least=_LEAST[name])
+            as_count(value, name, least=_LEAST[name], most=_MOST.get(name, 10**18))
         elif name in _PROBABILITIES:
             as_probability(value, name)
         else:
@@ -263,6 +266,7 @@ def cover_limit(beta: float, rho: float) -> float:
 
 
 @_countable
+@typed
 def cover_size(domain: Any, radius: float, *, literal: bool = False) -> int:
     """The number of states of a cover with radius c (Algorithm 2, step 3).
 
@@ -274,8 +278,7 @@ def cover_size(domain: Any, radius: float, *, literal: bool = False) -> int:
     """
     one_coordinate(as_domain(domain), "the count is")
     ((low, high),) = as_domain(domain)
-    if not radius > 0:
-        raise ValueError(f"the cover radius must be positive, got {radius}")
+    as_number(radius, "radius", least=0, strict=True)
     return max(1, _whole((high - low) / (radius if literal else 2 * radius)))
 
 
@@ -828,7 +831,7 @@ def lemma11_coefficients(k: int, *, norm: float) -> Array:
                [0.104, 0.013, 0.004],
                [0.031, 0.004, 0.001]])
     """
-    _check(k=k, norm=norm)
+    _check(k=as_count(k, "k", most=_MOST_ENTRIES), norm=norm)
     i = np.arange(1, k + 1, dtype=np.float64)
     return norm / ZETA3 / np.outer(i, i) ** 3
 
@@ -844,7 +847,7 @@ def lemma11_coefficients_corrected(k: int, *, b33: float, b30: float) -> Array:
                [0.058, 0.169, 0.169],
                [0.058, 0.169, 0.169]])
     """
-    _check(k=k, b33=b33, b30=b30)
+    _check(k=as_count(k, "k", most=_MOST_ENTRIES), b33=b33, b30=b30)
     cubes = np.maximum(_frequencies(k), 1.0) ** 3
     bounds = _WAVE**2 * b33 / math.pi**6 / np.outer(cubes, cubes)
     # ∫|φ_1| = √2 takes the place of one of the two waves.
@@ -886,6 +889,7 @@ def lemma10_tail_corrected(k: int, *, b33: float, b30: float) -> float:
     return max(right, _row_norm(b33, b30) * (1 / m) ** 3)
 
 
+@_countable
 def lemma10_size(epsilon: float, *, norm: float) -> int:
     """The smallest k whose tail is at most ε, of order √(Δ/ε) (Lemma 10, as printed).
 
@@ -897,6 +901,7 @@ def lemma10_size(epsilon: float, *, norm: float) -> int:
     return _smallest(lambda k: lemma10_tail(k, norm=norm) <= epsilon)
 
 
+@_countable
 def lemma10_size_corrected(epsilon: float, *, b33: float, b30: float) -> int:
     """The smallest k whose tail is at most ε, still of order ε^(−½) (Lemma 10, corrected).
 

@@ -1,11 +1,18 @@
 """Code and settings of the user: what it receives is its own copy, what it answers is checked, and each error is one
 sentence that names the door."""
 
+import linecache
 import math
 import pickle
+import warnings
 from dataclasses import fields
 from fractions import Fraction
+from inspect import signature
+from itertools import product
+from pathlib import Path
+from traceback import walk_tb
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 
@@ -18,6 +25,9 @@ from certirl.fit.effects import noise_ratio
 from certirl.ground import doors
 from certirl.proof.tails import Smooth, is_number, tail_number
 from sizes import sizes
+
+mpl.use("Agg")
+from matplotlib import pyplot
 
 SIDE = ((-1.0, 1.0),)
 
@@ -562,7 +572,8 @@ WRONG = {
     "tail": ["0", True, [0], -1, Smooth],
     "paired": ["yes", 1, 0],
     "progress": [5, "yes"],
-    "rng": [True, "0", 1.5],
+    "rng": [True, "0", 1.5, []],
+    "settings": [{}, 5, []],
     "objective": ["l2", 1, Legendre(3)],
     "form": ["median", 1],
     "expert": [2, -1, 0.5, "0", True, None],
@@ -1052,3 +1063,191 @@ def test_text_that_could_change_what_is_printed_is_refused(text):
         doors.as_text(text, "name")
     assert str(caught.value).isprintable()
     assert doors.as_text(np.str_("θ̇ in °C, 温度"), "name") == "θ̇ in °C, 温度"
+
+
+# Values of any kind ---------------------------------------------------------------------------------------------------
+
+HOSTILE = [
+    None,
+    "x",
+    "",
+    b"",
+    "a" * 5000,
+    -1,
+    0,
+    2.5,
+    True,
+    1e300,
+    5e-324,
+    10**30,
+    float("nan"),
+    float("inf"),
+    [],
+    (),
+    {},
+]
+HOSTILE += [{"a"}, [None], [[1, 2], [3]], (1, 0), np.array([[1.0]]), object(), lambda: 0]
+
+
+def is_sentence(problem):
+    """Whether an exception was raised by a line of this library, in one sentence that shows little of the value."""
+    frame, line = list(walk_tb(problem.__traceback__))[-1]
+    file = frame.f_code.co_filename
+    near = "".join(linecache.getline(file, number) for number in range(line - 6, line + 1))
+    is_ours = file.startswith(str(Path(certirl.__file__).parent)) and "raise " in near
+    return is_ours and isinstance(problem, ValueError | TypeError | OSError) and len(str(problem)) < 400
+
+
+@pytest.fixture(scope="module")
+def records():
+    problem = certirl.problems.random_polynomial(seed=7)
+    log = certirl.sample(problem, basis=Legendre(5), samples=500, rng=0)
+    solution = certirl.solve(problem, discount=0.7, basis=Legendre(5), columns=3, delta=0.05, tail=0, rng=0)
+    operators = problem.operators(Legendre(5))
+    criterion = certirl.bellman(operators, discount=0.7)
+    room = certirl.problems.comfort()
+    of_policy = certirl.solve(
+        certirl.sample(room.dynamics, basis=Legendre(5), samples=200, rng=0),
+        discount=0.9,
+        expert=room.expert,
+        settings=certirl.Settings(features={"s²": squares}),
+    )
+    return locals()
+
+
+G = np.random.default_rng(0)
+
+
+def calls_of_problems(problem):
+    p, counts = certirl.problems, {"seed": 1, "actions": 2, "degree": 4}
+    yield p.random_polynomial, counts | {"bits": None}
+    yield p.unsolvable, {"seed": 1, "degree": 4}
+    yield p.random_independent, counts | {"dimension": 2}
+    yield p.factorised, {"seed": 1, "components": 2, "actions": 2, "unaffected": 0.3, "solvable": True}
+    yield lambda part: p.independent(part, part), {"part": problem}
+    yield p.thermostat, {"power": (1.5, 0.0), "ambient": 18.0, "leak": 0.1, "noise": 3.0, "domain": (15, 25)}
+    yield p.whirl, {"dimension": 2, "angle": 0.6, "shrink": 0.6, "noise": 0.5}
+    yield p.whirl, {"drift": ((0.3, 0.3), (-0.3, 0.1))}
+    yield p.circle, {"homes": (0.0, 2.0), "pull": 0.5, "noise": 0.6}
+    yield problem.operators, {"basis": Legendre(3)}
+    yield problem.sample, {"states": np.zeros((3, 1)), "rng": G, "action": 0}
+
+
+def calls_of_functions(solution):
+    basis, reward = Legendre(3), solution.reward
+    yield Legendre, {"size": 3, "interval": (0, 1)}
+    yield basis.on, {"domain": (0, 1)}
+    yield basis.resized, {"size": 5}
+    yield basis.values, {"states": [[0.5]]}
+    yield basis.sample, {"n": 5, "rng": G}
+    yield basis.design, {"n": 5, "rng": G}
+    yield basis.quadrature, {"n": 5}
+    yield basis.grid, {"count": 5}
+    yield certirl.Cells, {"counts": (5, 5), "periodic": (), "box": ((0, 1), (0, 1))}
+    yield certirl.Reward, {"basis": basis, "coefficients": [0.0] * 3, "ended": None, "zero_at_terminal": False}
+    yield certirl.Reward.sum, {"rewards": [reward] * 2, "coordinates": [[0], [1]], "names": None}
+    yield reward.to_latex, {"digits": 4, "terms": None, "names": None, "symbol": "R"}
+
+
+def calls_of_theory(operators):
+    t, rough = certirl.theory, {"delta": 0.05, "k": 5, "basis": Legendre(5), "columns": 3, "deflate": True}
+    yield t.cover_size, {"domain": (0, 1), "radius": 0.1, "literal": False}
+    yield t.theorem3_samples_corrected, rough | {"epsilon": 0.1}
+    yield t.lemma11_coefficients, {"k": 5, "norm": 1.0}
+    yield t.lemma11_coefficients_corrected, {"k": 5, "b33": 1.0, "b30": 1.0}
+    yield t.lemma10_size, {"epsilon": 0.1, "norm": 1.0}
+    yield t.separability, {"problem": operators, "discount": 0.7, "expert": 0}
+
+
+def calls_of_steps(log, operators, criterion):
+    yield certirl.bellman, {"operators": operators, "discount": 0.7, "expert": 0}
+    yield certirl.recover, {"criteria": criterion, "components": (), "objective": "l1", "cover": None, "slack": None}
+    yield certirl.estimate, {"data": log, "basis": Legendre(3), "columns": 3, "form": "least-squares", "deflate": True}
+    names = {"action_names": (), "coordinate_names": (), "notes": ()}
+    yield certirl.Transitions, {"states": [0.0, 0.5], "actions": [0, 1], "next_states": [0.1, 0.2]} | names
+    for read in (certirl.load, certirl.check):
+        yield read, {"path": None}
+    yield certirl.tables.read, {"sources": None}
+
+
+def calls_of_records(solution, of_policy):
+    yield solution.certificate.advantage, {"states": [[0.5]]}
+    yield solution.certificate.proves, {"states": [[0.5]]}
+    yield of_policy.unexplained, {"count": 3}
+    yield of_policy.at, {"features": 1}
+
+
+def calls_of_environments():
+    played = {"policy": 0, "episodes": 1, "steps": 2, "rng": 0, "actions": 2}
+    yield certirl.gym.rollouts, {"env": Walker()} | played
+    given = {"reward": squares, "discount": 0.9, "actions": 3, "shaped": False}
+    yield certirl.gym.RewardWrapper, {"env": "MountainCar-v0"} | given
+
+
+def calls_of_plots(solution, of_policy, problem, log):
+    plots = certirl.plots
+    yield plots.solution, {"solution": solution, "problem": problem}
+    for draw in (plots.reward, plots.value, plots.margins, plots.rounds):
+        yield draw, {"solution": solution}
+    yield plots.certificate, {"proof": solution.certificate}
+    yield plots.budget, {"claim": solution.certificate, "ax": None}
+    yield plots.coverage, {"coverage": certirl.coverage(log), "action": None}
+    yield plots.feature_path, {"steps": of_policy.path}
+
+
+CALLS = (
+    calls_of_problems,
+    calls_of_functions,
+    calls_of_theory,
+    calls_of_steps,
+    calls_of_records,
+    calls_of_environments,
+    calls_of_plots,
+)
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_whatever_an_argument_is_the_answer_is_a_result_or_a_sentence(calls, records, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    raw, values = [], [*HOSTILE, records["log"], records["solution"]]
+    for call, settings in calls(**{name: records[name] for name in signature(calls).parameters}):
+        for setting, value in product(settings, values):
+            try:
+                with warnings.catch_warnings(action="ignore"):
+                    call(**settings | {setting: value})
+            except Exception as problem:
+                if not is_sentence(problem):
+                    raw.append(f"{call} {setting}={value!r:.40}: {type(problem).__name__}: {problem!s:.90}")
+        pyplot.close("all")
+    assert not raw, "\n".join(raw)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda r: certirl.problems.comfort(discount=1), "discount must be a number strictly between 0 and 1, got 1"),
+        (lambda r: certirl.problems.comfort(leak=np.nan), "leak must be a number, finite, got nan"),
+        (lambda r: certirl.problems.random_polynomial(seed=1, degree=10**4), "degree .* at most 100, got 10000"),
+        (lambda r: certirl.plots.solution(r["log"]), "solution must be a Solution, got <Transitions: "),
+        (lambda r: r["solution"].plot(plane="x"), "plane must be a list or a tuple"),
+        (lambda r: r["solution"].plot(plane=(1, 0)), "plane is for maps, of two or more coordinates: leave it out"),
+        (lambda r: certirl.planning.plan(Drift(), **REWARDED, starts=[99]), "1 of 1 starts lie outside the domain"),
+        (
+            lambda r: certirl.solve(r["log"], discount=0.7, delta=5e-324, tail=0),
+            "delta must be .* 1e-100 and 1, got 5e-324",
+        ),
+        (
+            lambda r: certirl.certify_gaussian(squares, Drift(), std=1e300, expert=0, discount=0.7, rng=0),
+            "too wide for",
+        ),
+        (lambda r: certirl.recover([]), r"criteria must be what certirl.bellman returns, one or several, got \[\]"),
+        (lambda r: certirl.load("a" * 5000), "the name of a file is too long for this system"),
+        (
+            lambda r: certirl.solve(r["log"], discount=0.7, settings={}),
+            r"settings must be certirl.Settings\(…\), got \{\}",
+        ),
+    ],
+)
+def test_what_ran_without_end_or_was_taken_in_silence_is_refused(call, sentence, records):
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        call(records)

@@ -222,7 +222,7 @@ def test_the_tail_bounds_what_the_columns_miss(problem):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"actions": 1}, "at least two actions"),
+        ({"actions": 1}, "actions must be a whole number, at least 2"),
         ({"degree": 3}, "even"),
         ({"degree": 0}, "even"),
         ({"bits": 0}, "bits"),

@@ -456,7 +456,7 @@ def test_the_circle_can_be_planned_from_its_constants():
         (lambda: lemma4_error(0.1, 1.0, 0.5), "discount must be a number strictly between 0 and 1, got 1.0"),
         (lambda: lemma5_tolerance(0.0, 0.1, 0.1), "beta must be a number above 0, got 0.0"),
         (lambda: lemma5_tolerance(math.nan, 0.1, 0.1), "beta must be a number above 0, got nan"),
-        (lambda: cover_size((-1, 1), 0.0), "cover radius must be positive, got 0.0"),
+        (lambda: cover_size((-1, 1), 0.0), "radius must be a number above 0, got 0.0"),
         (lambda: theorem6(**PAPER, cover=-0.1, rho=0.1, norm=0.1), "cover must be a number not below 0, got -0.1"),
         (lambda: theorem6(**PAPER | {"n_actions": 1}, cover=0, rho=0, norm=0.1), "n_actions must be a whole number"),
         (lambda: lemma10_size(-1.0, norm=0.1), "epsilon must be a number above 0, got -1.0"),

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.ground.archive import as_path
 from certirl.ground.domain import MOST_ACTIONS, Array
 from certirl.ground.doors import as_text, file_name, printable, setting, shown
 from certirl.ground.unpacking import TooLargeError, arrays_of, regular, unzipped
@@ -470,7 +471,7 @@ def _suffixes() -> str:
 
 
 def _files_of(path: Any) -> list[Path]:
-    place = Path(path)
+    place = as_path(path)
     if place.is_dir():
         # Files with a leading underscore or dot are notes of the program that wrote the folder.
         files = [file for file in place.iterdir() if suffix_of(file) in _FORMATS and file.name[0] not in "._"]

@@ -104,7 +104,9 @@ def as_generator(rng: Any, role: str = "", *, plain: bool = False) -> RoleGenera
         generator = np.random.default_rng(None if isinstance(rng, bool | np.bool_) else rng)
     except (TypeError, ValueError):
         generator = None
-    if generator is None or isinstance(rng, bool | np.bool_):
+    if (
+        generator is None or isinstance(rng, bool | np.bool_) or (hasattr(rng, "__len__") and not len(rng))
+    ):  # an empty seed
         raise TypeError(f"rng must be a seed or a numpy Generator, got {shown(rng)}")
     bits = generator.bit_generator
     seed = bits.seed_seq

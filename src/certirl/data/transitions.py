@@ -157,7 +157,7 @@ class Transitions(Stream):
         action_names: the name of each action, for prints and pictures; empty if they have none.
         coordinate_names: the name of each coordinate of the state, for pictures; those of the columns if ``states`` is
             a data frame, else empty if left out.
-        notes: what was done to the data before, in sentences; they are printed with every proof from these data.
+        notes: what was done to the data before, sentences or one text; they are printed with every proof from them.
 
     Example:
         >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])

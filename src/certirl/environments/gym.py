@@ -21,10 +21,19 @@ from numpy.typing import NDArray
 from certirl.data.episodes import Episode
 from certirl.data.policy import Policy, Step, as_policy, choose, uniform_policy, walk
 from certirl.data.simulator import as_generator
-from certirl.environments.simulators import Reader, begin, controls_of, copied, made, simulator, state_reader, step
+from certirl.environments.simulators import (
+    Reader,
+    as_environment,
+    begin,
+    controls_of,
+    copied,
+    simulator,
+    state_reader,
+    step,
+)
 from certirl.functions.reward import reward_at_terminal, unpack, values_of
 from certirl.ground.domain import Array, as_domain, into_domain
-from certirl.ground.doors import as_count
+from certirl.ground.doors import as_count, as_flag, as_number
 
 try:
     import gymnasium
@@ -33,6 +42,7 @@ except ImportError:
 
 __all__ = ["RewardWrapper", "episode_returns", "rollouts", "simulator"]
 
+MOST_EPISODES, MOST_STEPS = 10**7, 10**9  # in one call, and in one episode
 SIDE_BY_SIDE = 64  # episodes at once, so that a policy is evaluated at many states in one call
 
 
@@ -71,8 +81,8 @@ def rollouts(
         >>> episodes[0].states.shape, episodes[0].actions.tolist()[:3], episodes[0].terminated
         ((11, 2), [2, 2, 2], False)
     """
-    env = made(env) if isinstance(env, str) else env
-    episodes, steps = as_count(episodes, "episodes"), None if steps is None else as_count(steps, "steps")
+    env, episodes = as_environment(env), as_count(episodes, "episodes", most=MOST_EPISODES)
+    steps = None if steps is None else as_count(steps, "steps", most=MOST_STEPS)
     if on not in ("state", "observation"):
         raise ValueError(f"on must be 'state' or 'observation': what the policy is a function of; got {on!r}")
     controls = controls_of(env.action_space, actions)
@@ -218,13 +228,15 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
             shaped: add the potential that the solution's value makes; for solutions that have one.
             get_state: as for `simulator`.
         """
+        env = as_environment(env)
         super().__init__(env)
         self._controls = None if actions is None else controls_of(env.action_space, actions)
         if self._controls is not None:
             self.action_space = gymnasium.spaces.Discrete(len(self._controls))
-        if discount is not None and not 0 <= discount < 1:
+        if discount is not None and as_number(discount, "discount", least=0) >= 1:
             raise ValueError(f"discount must be at least 0 and less than 1, got {discount}")
         self._learned, self._discount = unpack(reward, discount)
+        as_flag(shaped, "shaped")
         self._potential = _potential_of(reward, self._discount) if shaped else None
         self._before = 0.0  # Φ of the previous state, if the reward is shaped
         basis = getattr(self._learned, "basis", None)

@@ -41,6 +41,7 @@ from certirl.ground.domain import (
     Domain,
     as_domain,
     as_rows,
+    as_states,
     describe,
     into_domain,
     like_input,
@@ -141,8 +142,10 @@ def plan(
     discount = check_problem(discount, 0, simulator.n_actions)
     tolerance = as_number(tolerance, "tolerance", least=0, strict=True)
     domain = as_domain(simulator.domain)
-    axes = periodic_of(simulator)
-    first = None if starts is None else into_domain(as_rows(starts, len(domain), name="starts"), domain, axes)
+    first, axes = None, periodic_of(simulator)
+    if starts is not None:  # angles are turned into the box; other coordinates must be in it
+        rows, turned = as_rows(starts, len(domain), name="starts"), np.isin(np.arange(len(domain)), axes)
+        first = as_states(np.where(turned, into_domain(rows, domain, axes), rows), domain, name="starts")
     if first is not None and not len(first):
         raise ValueError("starts must be one or more states, got none")
     if draws is not None:

@@ -31,7 +31,18 @@ from certirl.ground.domain import (
     into_domain,
     uniform_states,
 )
-from certirl.ground.doors import as_count, as_flags, as_reals, by_door, call, shown, users
+from certirl.ground.doors import (
+    as_array,
+    as_count,
+    as_flags,
+    as_listed,
+    as_reals,
+    by_door,
+    call,
+    printable,
+    shown,
+    users,
+)
 from certirl.ground.records import Record
 from certirl.proof.cells import Piece, hull_with_zero
 
@@ -520,16 +531,14 @@ def made(name: str) -> Any:
     try:
         return gymnasium.make(name)
     except gymnasium.error.Error as error:
-        raise ValueError(f"no environment can be made of {name!r}: {error}") from None
+        raise ValueError(f"no environment can be made of {shown(name)}: {printable(str(error))[:200]}") from None
 
 
 def _opened(env: Any) -> Any:
     """The environment by its name, or a copy of one; itself if it cannot be copied."""
     if isinstance(env, str):
         return made(env)
-    if not hasattr(env, "action_space"):
-        raise TypeError(f"{type(env).__name__} is no environment: it has no action_space")
-    layer = env
+    layer = as_environment(env)
     while layer is not unwrapped(env) and hasattr(layer, "env"):
         if type(layer).__name__ not in HARMLESS:
             raise ValueError(
@@ -683,7 +692,9 @@ def controls_of(space: Any, actions: int | Sequence[Any] | None) -> tuple[Any, .
         first, every = int(getattr(space, "start", 0)), int(space.n)
         if actions is None:
             return tuple(range(first, first + every))
-        chosen = list(range(actions)) if isinstance(actions, int) else list(actions)
+        if isinstance(actions, int):
+            actions = range(as_count(actions, "actions", most=every))
+        chosen = as_listed(actions, "actions")
         if not chosen or any(not isinstance(a, int | np.integer) or not first <= a < first + every for a in chosen):
             raise ValueError(f"actions must be some of {first} … {first + every - 1}, got {actions!r}")
         return tuple(int(action) for action in chosen)
@@ -695,12 +706,13 @@ def controls_of(space: Any, actions: int | Sequence[Any] | None) -> tuple[Any, .
     if actions is None:
         some = by_door("choose some, say actions=[-2, 0, 2] or actions=3", "write --actions 3, say")
         raise ValueError(f"{space!r} has a continuum of actions: {some}")
-    levels: Any = actions
-    if isinstance(actions, int):
+    if not isinstance(actions, int):
+        levels: Any = as_listed(actions, "actions")
+    else:
         levels = _levels(space, as_count(actions, "actions", most=MOST_LEVELS))
     controls = []
     for action in levels:
-        control = np.asarray(action, dtype=space.dtype)
+        control = as_array(action, "actions").astype(space.dtype)
         if control.size != int(np.prod(space.shape)) or not space.contains(control.reshape(space.shape)):
             raise ValueError(f"{action!r} is no action of {space!r}")
         controls.append(control.reshape(space.shape))
@@ -712,6 +724,15 @@ def _levels(space: Any, count: int) -> Array:
     if space.shape != (1,) or count < 2 or not np.isfinite([space.low, space.high]).all():
         raise ValueError(f"{count} levels of {space!r}: list the actions themselves instead, each of {space.shape}")
     return np.linspace(space.low[0], space.high[0], count)
+
+
+def as_environment(env: Any) -> Any:
+    """An environment, or the one of a name."""
+    if isinstance(env, str):
+        return made(env)
+    if not hasattr(env, "action_space"):
+        raise TypeError(f"{shown(env)} is no environment: it has no action_space")
+    return env
 
 
 def unwrapped(env: Any) -> Any:

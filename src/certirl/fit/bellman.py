@@ -14,7 +14,7 @@ from certirl.data.policy import no_action
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis
 from certirl.ground.domain import Array
-from certirl.ground.doors import as_probability
+from certirl.ground.doors import as_probability, typed
 from certirl.ground.records import Record
 
 FORMS = ("least-squares", "mean")
@@ -65,6 +65,7 @@ class Operators(Record):
         return int(self.Z.shape[2])
 
 
+@typed
 def estimate(
     data: Moments | Transitions,
     *,
@@ -297,6 +298,7 @@ class Bellman(Record):
         return np.asarray(own + other - shared - shared.transpose(0, 2, 1))
 
 
+@typed
 def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellman:
     """Form ``F^a = (I − γT)⁻¹(T − Z^a)``: the paper's geometric series, solved instead of summed.
 

@@ -31,7 +31,7 @@ from certirl.functions.features import Features
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array
-from certirl.ground.doors import as_number, closest, shown
+from certirl.ground.doors import as_number, closest, shown, typed
 from certirl.ground.records import Record
 
 STATES, REGRESSED = 500, 2_000  # at which the expert is compared: by walks, and where effects are regressed
@@ -133,7 +133,8 @@ class FeaturePath(Record):
     def __len__(self) -> int:
         return len(self.weights)
 
-    def row(self, count: Any) -> int:
+    @typed
+    def row(self, count: int) -> int:
         """The row with this number of features, or of changes of the guess.
 
         Example:

@@ -16,7 +16,7 @@ from certirl.functions.components import Component
 from certirl.functions.extrema import first_of_least, local_minima, minimum
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, mesh
-from certirl.ground.doors import as_count, as_number, setting, shown
+from certirl.ground.doors import as_count, as_listed, as_number, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.status import Finding, Reason
 
@@ -160,7 +160,11 @@ def recover(
         >>> recovery.status, round(recovery.margin, 6)
         ('solved', 1.0)
     """
-    criteria = [criteria] if isinstance(criteria, Bellman) else list(criteria)
+    criteria = [criteria] if isinstance(criteria, Bellman) else list(as_listed(criteria, "criteria"))
+    if not criteria or not all(isinstance(criterion, Bellman) for criterion in criteria):
+        raise TypeError(f"criteria must be what certirl.bellman returns, one or several, got {shown(criteria)}")
+    if not all(isinstance(component, Component) for component in as_listed(components, "components")):
+        raise TypeError(f"components must be those of a basis, basis.components, got {shown(components)}")
     components = tuple(components) or criteria[0].basis.components
     if len(components) != len(criteria):
         raise ValueError(f"there are {len(components)} components but {len(criteria)} criteria")
@@ -363,7 +367,7 @@ def _unlisted(states: Array, rows: Array, domain: Domain) -> Array:
 
 def _check(objective: str, slack: float | None, tolerance: float, max_rounds: int) -> None:
     if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
+        raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {shown(objective)}")
     if slack is not None and objective == "max-margin":
         raise ValueError("the soft form is for 'least-variance' and 'l1'; the best margin is never infeasible")
     check_slack(slack)

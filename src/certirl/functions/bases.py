@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.functions.formulas import CHEBYSHEV, FOURIER, LEGENDRE, Axis, Expansion, Term
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
-from certirl.ground.doors import as_count, by_door, setting, shown
+from certirl.ground.doors import as_count, by_door, setting, shown, typed
 from certirl.ground.records import Record
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ REFERENCE: Domain = ((-1.0, 1.0),)
 INDEX_SETS = ("total", "full", "hyperbolic")
 _MOST_INDICES = 1 << 22  # candidates for indices: a box of degrees with more is a mistake
 _BLOCK = 1 << 11  # states at once, so that tables of functions stay in the cache
+MOST_DRAWN = 10**9  # states in one call
+MOST_NODES = 10_000  # of a Gauss rule, along each coordinate
 MOST_FUNCTIONS = 500  # in a program: the time to solve it grows with their third power, seconds at this size
 MOST_COLUMNS = 1_300  # functions of the state in least squares and in a proof, which take minutes at this size
 
@@ -221,6 +223,7 @@ class Basis(Record):
             >>> certirl.Legendre(5).on(((0.0, 10.0),)).domain
             ((0.0, 10.0),)
         """
+        domain = as_domain(domain)
         if len(domain) != self.dimension:
             coordinates = "one coordinate" if self.dimension == 1 else f"{self.dimension} coordinates"
             raise ValueError(
@@ -355,6 +358,7 @@ class Basis(Record):
         weights = [p._reference_weight(p._to_reference(s)) / p._half_width for p, s in self._columns(rows)]
         return np.prod(weights, axis=0)
 
+    @typed
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n states from μ/∫μ: ``[n, d]``.
 
@@ -364,6 +368,7 @@ class Basis(Record):
         """
         return self._drawn(n, rng, design=False)
 
+    @typed
     def design(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n states from the distribution that suits least squares best: ``[n, d]``.
 
@@ -380,7 +385,7 @@ class Basis(Record):
     def _drawn(self, n: int, rng: np.random.Generator, *, design: bool) -> Array:
         columns = []
         for part in self.parts:
-            u = rng.random(n)
+            u = rng.random(as_count(n, "n", least=0, most=MOST_DRAWN))
             columns.append(part._from_reference(np.cos(np.pi * u) if part.arcsine(design=design) else 2 * u - 1))
         return np.stack(columns, axis=1)
 
@@ -392,6 +397,7 @@ class Basis(Record):
             >>> nodes.shape, round(float(weights @ nodes[:, 0] ** 2), 6)
             ((5, 1), 0.666667)
         """
+        n = as_count(n, "n", most=MOST_NODES)
         rules = [part._reference_quadrature(n) for part in self.parts]
         weights = np.ones(1)
         for _, factor in rules:
@@ -407,7 +413,7 @@ class Basis(Record):
             >>> certirl.Legendre(3).grid(4)[:, 0].round(3)
             array([-1. , -0.5,  0.5,  1. ])
         """
-        sizes = np.array([part.size for part in self.parts])
+        sizes, count = np.array([part.size for part in self.parts]), as_count(count, "count", most=MOST_DRAWN)
         share = (count / sizes.prod()) ** (1 / self.dimension)
         counts = np.maximum(np.ceil(share * sizes - 1e-9), 2).astype(int)
         while counts.prod() < count:

@@ -18,6 +18,7 @@ from certirl.functions.bases import REFERENCE
 from certirl.functions.formulas import HAT, PERIODIC_HAT, Axis, Expansion, Term
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
+from certirl.ground.doors import as_array, shown
 from certirl.ground.records import Record
 
 if TYPE_CHECKING:
@@ -47,9 +48,11 @@ class Cells(Record):
     box: Any = None
 
     def __post_init__(self) -> None:
-        counts = np.atleast_1d(np.asarray(self.counts))
+        counts = np.atleast_1d(as_array(self.counts, "counts"))
         if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer) or not 1 <= counts.size <= MOST_COORDINATES:
-            raise ValueError(f"counts must be whole numbers, one for each of 1 to 4 coordinates, got {self.counts!r}")
+            raise ValueError(
+                f"counts must be whole numbers, one for each of 1 to 4 coordinates, got {shown(self.counts)}"
+            )
         periodic = tuple(sorted({int(axis) for axis in self.periodic}))
         if any(axis not in range(counts.size) for axis in periodic):
             raise ValueError(f"periodic must name coordinates among 0 … {counts.size - 1}, got {self.periodic!r}")

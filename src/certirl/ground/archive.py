@@ -111,6 +111,11 @@ def as_path(path: Any) -> Path:
         raise TypeError(f"a file is named by a string or a path, got {shown(path)}")
     if not os.fspath(path) or "\0" in os.fspath(path):
         raise ValueError(f"the name of a file must not be empty nor contain the character 0, got {path!r}")
+    try:
+        os.lstat(path)
+    except OSError as problem:
+        if problem.errno == errno.ENAMETOOLONG:
+            raise ValueError(f"the name of a file is too long for this system, got {shown(path)}") from None
     return Path(path)
 
 

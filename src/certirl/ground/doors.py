@@ -10,17 +10,21 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from decimal import Decimal
 from difflib import get_close_matches
-from functools import partial
+from functools import partial, wraps
 from inspect import signature
 from numbers import Real
 from pathlib import Path
 from threading import RLock
 from traceback import walk_tb
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+LEAST_DELTA = 1e-100  # its parts, for thousands of events, must be numbers, too
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # One lock for all user code: a simulator may ask an expert, and an expert a simulator.
 _ONE_AT_A_TIME = RLock()
@@ -111,7 +115,7 @@ def as_probability(value: Any, name: str) -> float:
 
 def as_delta(value: Any) -> float:
     """δ, the probability of a false statement: above 0 and at most ½."""
-    if (delta := as_probability(value, "delta")) > 0.5:
+    if (delta := as_number(value, "delta", least=LEAST_DELTA, most=1)) > 0.5:
         raise ValueError(f"{setting('delta')} must be a probability of error of at most 0.5, got {shown(value)}")
     return delta
 
@@ -372,6 +376,68 @@ def as_flags(values: Any, count: int, what: str) -> NDArray[np.bool_]:
         row = int(other.argmax())
         raise ValueError(f"{what} must be True or False for each of the {count} states, got {column[row]} in row {row}")
     return column.astype(bool)
+
+
+def typed(function: _Function) -> _Function:
+    """The same function, or record, which refuses with a sentence what its signature does not declare.
+
+    Checked are parameters declared as int, float, bool, str, tuples of floats, Generators, or classes of this library,
+    each perhaps with None; of others, such as Sequence or Any, nothing is known. Ranges are for the function to check.
+
+    Example:
+        >>> @typed
+        ... def wait(seconds: float) -> float: ...
+        >>> wait("2")
+        ValueError: seconds must be a number, finite, got '2'
+    """
+    if isinstance(function, type):  # a record: its fields
+        function.__init__ = typed(function.__init__)  # type: ignore[misc]
+        return function
+    parameters = signature(function)
+    checks = {name: str(each.annotation).split(" | ") for name, each in parameters.parameters.items()}
+
+    @wraps(function)
+    def checked(*arguments: Any, **settings: Any) -> Any:
+        for name, value in parameters.bind(*arguments, **settings).arguments.items():
+            _check_declared(value, name, checks[name], function.__globals__)
+        return function(*arguments, **settings)
+
+    return cast(_Function, checked)
+
+
+def _check_declared(value: Any, name: str, kinds: list[str], known: Mapping[str, Any]) -> None:
+    if value is None and "None" in kinds:
+        return
+    first = kinds[0]
+    if first == "int":
+        as_count(value, name, least=0)
+    elif first == "float":
+        as_number(value, name)
+    elif first == "bool":
+        as_flag(value, name)
+    elif first == "str":
+        as_text(value, name)
+    elif first == "np.random.Generator":
+        if not callable(getattr(value, "random", None)):
+            raise TypeError(f"{setting(name)} must be a Generator, np.random.default_rng(0), got {shown(value)}")
+    elif first in ("tuple[float, ...]", "tuple[tuple[float, ...], ...]"):
+        numbers, depth = as_array(value, setting(name)), first.count("tuple")
+        if numbers.ndim != depth or not numbers.size or not np.isfinite(numbers).all():
+            rows = "" if depth == 1 else ", equally many in every row"
+            raise ValueError(f"{setting(name)} must be one or more finite numbers{rows}, got {shown(value)}")
+    else:
+        classes = [kind for kind in kinds if kind != "None"]
+        if all(kind.isidentifier() and _is_record(known.get(kind)) for kind in classes):
+            own = {each.__name__ for each in type(value).__mro__ if each.__module__.partition(".")[0] == "certirl"}
+            if not own & {*classes}:
+                raise TypeError(
+                    f"{setting(name)} must be {' or '.join(f'a {kind}' for kind in classes)}, got {shown(value)}"
+                )
+
+
+def _is_record(kind: Any) -> bool:
+    """Whether a declaration is a class of this library; one that only type checkers import is None, and is one."""
+    return kind is None or (isinstance(kind, type) and _is_ours(kind) and not getattr(kind, "_is_protocol", False))
 
 
 def takes(function: Callable[..., Any], *arguments: Any) -> bool:

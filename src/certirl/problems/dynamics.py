@@ -20,7 +20,8 @@ from certirl.data.simulator import as_generator
 from certirl.fit.bellman import Operators, alternatives_of, exact_operators
 from certirl.functions.bases import Basis, gauss_legendre
 from certirl.functions.reward import Reward, RewardLike, values_of
-from certirl.ground.domain import Array, Domain, as_rows, as_states, describe, mesh
+from certirl.ground.domain import Array, Domain, as_domain, as_rows, as_states, describe, mesh
+from certirl.ground.doors import as_count, as_listed, as_number, shown, typed
 from certirl.ground.records import Record
 from certirl.proof.densities import DensityTail, tail_from_density
 
@@ -29,6 +30,7 @@ from certirl.proof.densities import DensityTail, tail_from_density
 NODES = {1: 400, 2: 32, 3: 12}
 _MESH, _ZOOM = {1: 2001, 2: 61, 3: 17}, {1: 201, 2: 9, 3: 9}
 _ROUNDS = 3  # of closer looks
+MOST_RANDOM = 100  # actions, coordinates, and degree of a random problem
 _BLOCK = 1 << 21  # numbers of a kernel at once
 
 
@@ -58,6 +60,9 @@ class Problem(Record):
         """The number of actions."""
         raise NotImplementedError
 
+    def _chosen(self, action: Any) -> int:
+        return as_count(action, "action", least=0, most=self.n_actions - 1)
+
     def density(self, next_states: Array, states: Array, action: int) -> Array:
         """p_a(s' | s) for every pair of a state and one of m next states: ``[n, m]``.
 
@@ -67,6 +72,7 @@ class Problem(Record):
         """
         raise NotImplementedError
 
+    @typed
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """Draw s' ~ p_a(· | s) for each state: an array of the same shape.
 
@@ -80,6 +86,7 @@ class Problem(Record):
         box = describe(self.domain) if len(self.domain) <= 4 else f"{len(self.domain)} coordinates"
         return f"{self.name}: {self.n_actions} actions on {box}"
 
+    @typed
     def operators(self, basis: Basis, columns: int | None = None) -> Operators:
         """The exact Z^a in a basis, by Gauss quadrature: ``Z_ij = ∫ (P_a φ_i)(s) φ_j(s) μ(s) ds``.
 
@@ -275,15 +282,17 @@ class PolynomialProblem(Problem):
     def density(self, next_states: Array, states: Array, action: int) -> Array:
         """p_a(s' | s) for every pair ``[n, m]``."""
         y, square = as_rows(next_states, 1)[:, 0], as_rows(states, 1) ** 2
+        action = self._chosen(action)
         a, b = (polynomial.polyval(y, coefficients[action]) for coefficients in (self.centre, self.edge))
         return (1 - square) * a + square * b
 
+    @typed
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """Pick one of the two densities by s², then invert its distribution function, with one random number for both.
 
         Given u < s² the ratio u/s² is uniform again, and so is (u − s²)/(1 − s²) given u ≥ s².
         """
-        square = np.minimum(as_rows(states, 1)[:, 0] ** 2, 1.0)
+        square, action = np.minimum(as_rows(states, 1)[:, 0] ** 2, 1.0), self._chosen(action)
         uniform = rng.random(len(square))
         at_edge = uniform < square
         uniform -= np.where(at_edge, 0.0, square)
@@ -306,6 +315,7 @@ def _random_density(rng: np.random.Generator, degree: int) -> Array:
     return total / (polynomial.polyval(1.0, integral) - polynomial.polyval(-1.0, integral))
 
 
+@typed
 def random_polynomial(*, seed: int, actions: int = 3, degree: int = 10, bits: int | None = None) -> PolynomialProblem:
     """The paper's random problem: each action mixes two random polynomial densities by s² (Appendix, experiments).
 
@@ -320,10 +330,9 @@ def random_polynomial(*, seed: int, actions: int = 3, degree: int = 10, bits: in
         >>> certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, samples=2_000, rng=0).status
         'solved'
     """
-    if actions < 2:
-        raise ValueError(f"a problem needs at least two actions, got {actions}")
-    if degree < 2 or degree % 2:
-        raise ValueError(f"degree must be an even number, at least 2, got {degree}")
+    as_count(actions, "actions", least=2, most=MOST_RANDOM)
+    if not 2 <= degree <= MOST_RANDOM or degree % 2:
+        raise ValueError(f"degree must be an even number, at least 2 and at most {MOST_RANDOM}, got {degree}")
     if bits is not None and not 1 <= bits <= 30:
         raise ValueError(f"bits must lie between 1 and 30, got {bits}")
     rng = as_generator(seed)
@@ -331,6 +340,7 @@ def random_polynomial(*, seed: int, actions: int = 3, degree: int = 10, bits: in
     return PolynomialProblem(f"random polynomial {seed}", densities[:, 0], densities[:, 1], bits)
 
 
+@typed
 def unsolvable(*, seed: int, degree: int = 10) -> PolynomialProblem:
     """No reward explains action 0: it is the even mixture of actions 1 and 2, so it can beat at most one of them.
 
@@ -367,6 +377,7 @@ class _TruncatedNormal(Problem):
             scale *= ndtr((high - mean) / self.noise) - ndtr((low - mean) / self.noise)
         return np.exp(-0.5 * squares) / scale[:, None]
 
+    @typed
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """Inverse transform of the truncated normal, coordinate by coordinate."""
         from scipy.special import ndtr, ndtri
@@ -378,6 +389,7 @@ class _TruncatedNormal(Problem):
         return drawn.reshape(np.shape(states))
 
 
+@typed
 @dataclass(frozen=True, eq=False)
 class Thermostat(_TruncatedNormal):
     """A room's temperature: ``s' ~ N(s + leak·(ambient − s) + power_a, noise²)``, truncated to the domain.
@@ -403,6 +415,9 @@ class Thermostat(_TruncatedNormal):
     name: str = "thermostat"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "domain", as_domain(self.domain))
+        if len(self.domain) != 1:
+            raise ValueError(f"domain must be one (low, high), of the temperature, got {describe(self.domain)}")
         ((low, high),) = self.domain
         means = [self._means(np.array([[low], [high]]), action) for action in range(self.n_actions)]
         if not self.noise > 0 or np.min(means) < low - 5 * self.noise or np.max(means) > high + 5 * self.noise:
@@ -417,7 +432,7 @@ class Thermostat(_TruncatedNormal):
         return len(self.power)
 
     def _means(self, states: Array, action: int) -> Array:
-        return states + self.leak * (self.ambient - states) + self.power[action]
+        return states + self.leak * (self.ambient - states) + self.power[self._chosen(action)]
 
 
 def thermostat(**settings: Any) -> Thermostat:
@@ -430,6 +445,7 @@ def thermostat(**settings: Any) -> Thermostat:
     return Thermostat(**settings)
 
 
+@typed
 @dataclass(frozen=True, eq=False)
 class Whirl(_TruncatedNormal):
     """Rotation and drift: ``s' ~ N(shrink·Q s + drift_a, noise²)``, truncated to the box [-1, 1]ᵈ, Q a rotation.
@@ -472,9 +488,10 @@ class Whirl(_TruncatedNormal):
         turned = np.array(states, dtype=np.float64)
         cos, sin = np.cos(self.angle), np.sin(self.angle)
         turned[:, 0], turned[:, 1] = cos * states[:, 0] - sin * states[:, 1], sin * states[:, 0] + cos * states[:, 1]
-        return self.shrink * turned + np.array(self.drift[action])
+        return self.shrink * turned + np.array(self.drift[self._chosen(action)])
 
 
+@typed
 def whirl(*, dimension: int = 2, **settings: Any) -> Whirl:
     """Rotation and drift in two or three coordinates (settings: see `Whirl`); action 0 can be explained.
 
@@ -482,11 +499,12 @@ def whirl(*, dimension: int = 2, **settings: Any) -> Whirl:
         >>> print(certirl.problems.whirl(dimension=3))
         whirl: 3 actions on [-1, 1] × [-1, 1] × [-1, 1]
     """
-    if dimension == 2:
+    if as_count(dimension, "dimension", least=2, most=3) == 2:
         return Whirl(**settings)
     return Whirl(drift=((0.35, 0.35, 0.2), (-0.35, 0.1, 0.0), (0.1, -0.35, -0.2)), **settings)
 
 
+@typed
 @dataclass(frozen=True, eq=False)
 class Circle(Problem):
     """An angle: ``s' ~ c_a + pull·sin(s − c_a) + noise`` on the circle; action a leads to its home c_a.
@@ -511,13 +529,17 @@ class Circle(Problem):
     name: str = "circle"
     domain: Domain = field(default=((-np.pi, np.pi),), init=False)
 
+    def __post_init__(self) -> None:
+        as_number(self.noise, "noise", least=1e-3, most=1e3)
+
     @property
     def n_actions(self) -> int:
         """One per home."""
         return len(self.homes)
 
     def _means(self, states: Array, action: int) -> Array:
-        return self.homes[action] + self.pull * np.sin(states - self.homes[action])
+        home = self.homes[self._chosen(action)]
+        return home + self.pull * np.sin(states - home)
 
     def density(self, next_states: Array, states: Array, action: int) -> Array:
         """p_a(s' | s) for every pair ``[n, m]``: the normal density summed over turns of the circle."""
@@ -527,6 +549,7 @@ class Circle(Problem):
         total = sum(np.exp(-0.5 * ((distance + _CIRCLE * turn) / self.noise) ** 2) for turn in range(-turns, turns + 1))
         return np.asarray(total / (np.sqrt(2 * np.pi) * self.noise))
 
+    @typed
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """A normal step, modulo 2π."""
         means = self._means(as_rows(states, 1)[:, 0], action)
@@ -567,6 +590,9 @@ class Independent(Problem):
     domain: Domain = field(init=False)
 
     def __post_init__(self) -> None:
+        for part in as_listed(self.parts, "parts"):
+            if not isinstance(part, Problem):
+                raise TypeError(f"independent problems must be problems of certirl.problems, got {shown(part)}")
         if len({problem.n_actions for problem in self.parts}) != 1:
             counts = [problem.n_actions for problem in self.parts]
             raise ValueError(f"independent problems must have the same number of actions, got {counts}")
@@ -592,6 +618,7 @@ class Independent(Problem):
         triples = zip(self.parts, self._split(next_states), self._split(states), strict=True)
         return reduce(np.multiply, (problem.density(y, s, action) for problem, y, s in triples))
 
+    @typed
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """Draw s'_j ~ p_ja(· | s_j), one component after the other."""
         drawn = [
@@ -630,6 +657,7 @@ def independent(*parts: Problem) -> Independent:
     return Independent(parts)
 
 
+@typed
 def random_independent(*, seed: int, dimension: int = 2, actions: int = 3, degree: int = 4) -> Independent:
     """The paper's random polynomial problem in each coordinate.
 
@@ -637,10 +665,11 @@ def random_independent(*, seed: int, dimension: int = 2, actions: int = 3, degre
         >>> print(certirl.problems.random_independent(seed=1, dimension=2))
         independent components: 3 actions on [-1, 1] × [-1, 1]
     """
-    seeds = np.random.SeedSequence(seed).generate_state(dimension)
+    seeds = np.random.SeedSequence(seed).generate_state(as_count(dimension, "dimension", most=MOST_RANDOM))
     return independent(*(random_polynomial(seed=int(number), actions=actions, degree=degree) for number in seeds))
 
 
+@typed
 def factorised(
     *, seed: int, components: int = 3, actions: int = 3, unaffected: float = 0.3, solvable: bool = True
 ) -> Independent:
@@ -655,7 +684,9 @@ def factorised(
         >>> problem.components
         [[0], [1], [2]]
     """
-    rng, parts = np.random.default_rng([seed, components]), []
+    as_number(unaffected, "unaffected", least=0, most=1)
+    as_count(actions, "actions", least=2, most=MOST_RANDOM)
+    rng, parts = np.random.default_rng([seed, as_count(components, "components", most=MOST_RANDOM)]), []
     for _ in range(components):
         number, same = int(rng.integers(2**62)), rng.random(actions) < unaffected
         problem = random_polynomial(seed=number, actions=actions) if solvable else unsolvable(seed=number)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from certirl.functions.bases import gauss_legendre
 from certirl.functions.reward import RewardLike, values_of
-from certirl.ground.domain import Array, as_rows, describe, mesh
+from certirl.ground.domain import Array, as_actions, as_rows, describe, mesh
+from certirl.ground.doors import as_number, as_probability, call, typed
 from certirl.ground.records import Record
 from certirl.problems.dynamics import Problem, Thermostat
 
@@ -27,6 +29,7 @@ _GAUSS, _PANELS = 32, 6  # on an interval: Gauss points of a panel, equal panels
 _ROUNDS = 200  # of policy iteration
 _TIE = 1e-9  # of the value's span: differences that interpolation may cause
 _GRID = 2001  # states of an interval between which switches are looked for
+_SWITCHES = 100  # of a policy, at most
 _EDGES = {1: 2001, 2: 101}  # states along each coordinate, the ends included, of the span of a value
 _ROWS = 8192  # states interpolated at once
 
@@ -136,6 +139,7 @@ class Truth(Record):
 
     def evaluate(self, reward: RewardLike, actions: NDArray[np.intp], *, discount: float) -> tuple[Array, Array]:
         """P_aV at the nodes ``[A, I]`` and V ``[q]`` of a policy with these actions ``[q]``."""
+        as_probability(discount, "discount")
         gained, n_actions, size = values_of(reward, self.states), len(self.kernels), self._at_states.shape[1]
         system = np.eye(n_actions * size).reshape(n_actions, size, n_actions, size)
         for action in range(n_actions):
@@ -210,6 +214,7 @@ class Judgement(Record):
         return np.asarray(taken - ahead.max(axis=0))
 
 
+@typed
 def judge(problem: Problem | Truth, reward: RewardLike, expert: Expert, *, discount: float) -> Judgement:
     """Evaluate the expert, plan for the reward, and compare.
 
@@ -228,7 +233,7 @@ def judge(problem: Problem | Truth, reward: RewardLike, expert: Expert, *, disco
     """
     truth = problem if isinstance(problem, Truth) else Truth(problem, cuts=getattr(expert, "switches", ()))
     problem = truth.problem
-    actions = np.asarray(expert(truth.states), dtype=np.intp)
+    actions = _actions(problem, expert, truth.states)
     expected, value = truth.evaluate(reward, actions, discount=discount)
     if len(problem.domain) == 1:  # the best policy switches elsewhere
         policy = optimal_policy(problem, reward, discount=discount)
@@ -238,11 +243,21 @@ def judge(problem: Problem | Truth, reward: RewardLike, expert: Expert, *, disco
     ahead = planner.next_values(planner.plan(reward, discount=discount)[0], truth.states)
     best_value = values_of(reward, truth.states) + discount * ahead.max(axis=0)
     edges = mesh([np.linspace(low, high, _EDGES[len(problem.domain)]) for low, high in problem.domain])
-    at_edges = truth.next_values(expected, edges)[np.asarray(expert(edges), dtype=np.intp), np.arange(len(edges))]
+    at_edges = truth.next_values(expected, edges)[_actions(problem, expert, edges), np.arange(len(edges))]
     span = np.ptp(np.concatenate([value, values_of(reward, edges) + discount * at_edges]))
     return Judgement(truth, expected, actions, ahead.argmax(axis=0), float((best_value - value).max()), float(span))
 
 
+def _actions(problem: Problem, expert: Expert, states: Array) -> NDArray[np.intp]:
+    """What the expert does at states ``[n]``."""
+    read = partial(as_actions, n_actions=problem.n_actions)
+    actions = np.asarray(call(expert, states, what="the expert", read=read))
+    if actions.shape != (len(states),):
+        raise ValueError(f"the expert must return one action for each of {len(states)} states, got {actions.shape}")
+    return actions
+
+
+@typed
 def optimal_policy(problem: Problem, reward: RewardLike, *, discount: float) -> Steps:
     """The optimal policy under a reward on an interval; planned twice, the second time cut where the first switched.
 
@@ -252,6 +267,8 @@ def optimal_policy(problem: Problem, reward: RewardLike, *, discount: float) -> 
         >>> expert.actions, expert.switches
         ((0,), ())
     """
+    if len(problem.domain) != 1:
+        raise ValueError(f"policies are planned on an interval, and this problem is on {describe(problem.domain)}")
     ((low, high),) = problem.domain
     grid, policy = np.linspace(low, high, _GRID)[:, None], Steps((), (0,))
     for _ in range(2):
@@ -259,6 +276,11 @@ def optimal_policy(problem: Problem, reward: RewardLike, *, discount: float) -> 
         expected, _ = truth.plan(reward, discount=discount)
         chosen = truth.next_values(expected, grid).argmax(axis=0)
         changes = np.flatnonzero(chosen[1:] != chosen[:-1])
+        if len(changes) > _SWITCHES:
+            raise ValueError(
+                f"the best policy switches {len(changes)} times: the reward tells the actions apart only by rounding, "
+                "or changes too quickly for this planner"
+            )
         switches = [_switch(truth, expected, grid[i : i + 2, 0], chosen[i : i + 2]) for i in changes]
         policy = Steps(tuple(switches), (int(chosen[0]), *(int(chosen[i + 1]) for i in changes)))
     return policy
@@ -274,6 +296,7 @@ def _switch(truth: Truth, expected: Array, ends: Array, actions: Array) -> float
     return round((low + high) / 2, 12)  # the same on every processor, also where it is a round number
 
 
+@typed
 def next_values(problem: Problem, reward: RewardLike, expert: Steps, states: Array, *, discount: float) -> Array:
     """(P_aV)(s) for every action on an interval, V the expert's value: ``[A, n]``."""
     truth = Truth(problem, cuts=expert.switches)
@@ -281,6 +304,7 @@ def next_values(problem: Problem, reward: RewardLike, expert: Steps, states: Arr
     return truth.next_values(expected, as_rows(states, 1))
 
 
+@typed
 def regret(problem: Problem | Truth, reward: RewardLike, expert: Expert, *, discount: float) -> float:
     """The largest value lost by following the expert and not the best policy, over the span of the expert's value.
 
@@ -320,6 +344,7 @@ class SwitchingProblem(Record):
         return f"{self.dynamics.name} on {describe(self.dynamics.domain)}: the expert switches at {places}"
 
 
+@typed
 def comfort(
     *,
     target: float = 0.1,
@@ -344,6 +369,8 @@ def comfort(
         >>> room.expert(np.array([-0.8, 0.1, 0.8])).tolist()
         [0, 1, 2]
     """
+    as_number(leak, "leak", least=0, most=1)
+    as_number(target, "target", least=-10, most=10)
     room = Thermostat((power, 0.0, -power), ambient, leak, noise, ((-1.0, 1.0),), "comfort")
 
     def reward(states: Array) -> Array:

@@ -25,7 +25,7 @@ from certirl.functions.frame import CellAxes, frame
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states
-from certirl.ground.doors import by_door, setting
+from certirl.ground.doors import as_array, by_door, setting
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
 from certirl.proof.bands import Band, Bands, bands, shares_of, workings
@@ -499,7 +499,7 @@ class Certificate(Claim):
 
     def _rows(self, ground: Ground, states: ArrayLike) -> Array:
         """The coordinates of one component of whole states ``[n, d]``."""
-        s, rows = ground.surrogate, np.asarray(states, dtype=float)
+        s, rows = ground.surrogate, as_array(states, "states").astype(float)
         return as_states(rows if s.coordinates is None else rows[..., list(s.coordinates)], s.columns.domain)
 
     def _advantage(self, ground: Ground, states: ArrayLike) -> Array:

@@ -38,6 +38,7 @@ SAMPLES = 10_000  # transitions per action that are drawn where no number is giv
 CELLS = 1000  # of the proof, about
 _MOST_CELLS = 4000
 _NARROWEST = 1e-4  # the noise, relative to half the interval
+_WIDEST = 1e6  # standard deviation, in narrowest ones
 _LARGEST = 1e100  # of rewards
 _ROUNDING = 1e-12  # see the note, "Rounding"
 _EVALUATION = 2.0**-50  # of a reward, relative to its largest value
@@ -450,6 +451,11 @@ def certify_gaussian(
         raise ValueError(
             f"noise of standard deviation {std:g} is too narrow for {describe(origin.domain)}: it must be at least "
             f"{narrowest:.2g}; without noise " + by_door("use certirl.certify_deterministic", "use certirl cells")
+        )
+    if std > _WIDEST * narrowest:
+        raise ValueError(
+            f"noise of standard deviation {std:g} is too wide for {describe(origin.domain)}: nearly every next state "
+            f"would be at an end; it must be at most {_WIDEST * narrowest:.2g}"
         )
     origin.check_settings(samples=samples)
     origin.check_noise()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from certirl.data.transitions import action_in_words
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain
+from certirl.ground.doors import as_count, as_listed
 from certirl.ground.records import freeze
 from certirl.ground.status import percent_up, rounded_down
 
@@ -341,6 +342,8 @@ def coverage_charts(coverage: Coverage, *, action: int | None = None, plane: Pla
         action: of one action only.
         plane: the two coordinates of the map, by number or name.
     """
+    if action is not None:
+        as_count(action, "action", least=0, most=coverage.n_actions - 1)
     if len(coverage.domain) == 1:
         return (_coverage_line(coverage, range(coverage.n_actions) if action is None else [action]),)
     return (_coverage_map(coverage, action, plane),)
@@ -501,8 +504,9 @@ class Sheet(NamedTuple):
     def of(cls, domain: Domain, plane: Plane, at: Array | None, names: Names, *, along: int = ALONG_MAP) -> Sheet:
         """The cells of a plane of a box; other coordinates are those of a state, or in the middle."""
         d = len(domain)
-        axes = [names.coordinates.index(axis) if axis in names.coordinates else axis for axis in plane]
-        if len(set(axes)) != 2 or not all(axis in range(d) for axis in axes):
+        named = as_listed(plane, "plane")
+        axes = [names.coordinates.index(axis) if axis in names.coordinates else axis for axis in named]
+        if len(axes) != 2 or axes[0] == axes[1] or not all(axis in range(d) for axis in axes):
             known = f", or {', '.join(names.coordinates)}" if names.coordinates else ""
             raise ValueError(f"plane must name two of the coordinates 0 … {d - 1}{known}, got {plane}")
         first, second = (int(axis) for axis in axes)

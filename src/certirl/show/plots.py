@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certirl.ground.archive import replacing, target_of
+from certirl.ground.doors import as_listed, shown, typed
 from certirl.ground.status import rounded_down
 from certirl.show import charts, svg
 from certirl.show.charts import COLOURS, FIRST, Bars, Chart, Map, Picture, Plane
@@ -21,6 +22,7 @@ from certirl.show.charts import COLOURS, FIRST, Bars, Chart, Map, Picture, Plane
 if TYPE_CHECKING:
     from certirl.data.coverage import Coverage
     from certirl.fit.features import FeaturePath
+    from certirl.functions.reward import Reward
     from certirl.ground.status import Claim
     from certirl.problems import Problem
     from certirl.proof.cells import CellCertificate
@@ -95,6 +97,7 @@ def panels(rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
 # Records -------------------------------------------------------------------------------------------------------------
 
 
+@typed
 def solution(
     solution: Solution, *, problem: Problem | None = None, plane: Plane = FIRST, ax: Any = None, path: Any = None
 ) -> Any:
@@ -115,10 +118,11 @@ def solution(
         2
     """
     pictures = charts.solution_charts(solution, problem=problem, plane=plane)
-    return np.atleast_1d(arrange(pictures, ax=ax, path=path, title=charts.heading(solution)))
+    return np.atleast_1d(arrange(pictures, ax=ax, path=path, plane=plane, title=charts.heading(solution)))
 
 
-def reward(solution: Any, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
+@typed
+def reward(solution: Solution | Reward, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
     """Draw R(s), and for an expert who depends on the state the actions that are best for it.
 
     Args:
@@ -133,9 +137,10 @@ def reward(solution: Any, *, plane: Plane = FIRST, ax: Any = None, path: Any = N
         >>> ax.get_ylabel()
         'reward R(s)'
     """
-    return arrange(charts.reward_charts(solution, plane=plane), ax=ax, path=path)
+    return arrange(charts.reward_charts(solution, plane=plane), ax=ax, path=path, plane=plane)
 
 
+@typed
 def value(solution: Solution, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
     """Draw V(s), the expert's value, with the arguments of `reward`.
 
@@ -146,9 +151,10 @@ def value(solution: Solution, *, plane: Plane = FIRST, ax: Any = None, path: Any
         >>> ax.get_ylabel()
         'value V(s)'
     """
-    return arrange(charts.value_charts(solution, plane=plane), ax=ax, path=path)
+    return arrange(charts.value_charts(solution, plane=plane), ax=ax, path=path, plane=plane)
 
 
+@typed
 def margins(
     solution: Solution, *, problem: Problem | None = None, plane: Plane = FIRST, ax: Any = None, path: Any = None
 ) -> Any:
@@ -168,9 +174,10 @@ def margins(
         >>> ax.get_xlabel()
         'state s'
     """
-    return arrange(charts.margin_charts(solution, problem=problem, plane=plane), ax=ax, path=path)
+    return arrange(charts.margin_charts(solution, problem=problem, plane=plane), ax=ax, path=path, plane=plane)
 
 
+@typed
 def certificate(proof: Certificate | CellCertificate, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
     """Draw the advantage of the expert's action over its best alternative, down to what is proved, and the tube.
 
@@ -188,9 +195,10 @@ def certificate(proof: Certificate | CellCertificate, *, plane: Plane = FIRST, a
         >>> ax.get_xlabel()
         'state s'
     """
-    return arrange(charts.certificate_charts(proof, plane=plane), ax=ax, path=path)
+    return arrange(charts.certificate_charts(proof, plane=plane), ax=ax, path=path, plane=plane)
 
 
+@typed
 def budget(claim: Claim, *, ax: Any = None, path: Any = None) -> Any:
     """Draw the estimated margin, the losses subtracted from it, and the margin that remains.
 
@@ -210,6 +218,7 @@ def budget(claim: Claim, *, ax: Any = None, path: Any = None) -> Any:
     return arrange((charts.budget(claim),), ax=ax, path=path)
 
 
+@typed
 def coverage(
     coverage: Coverage, *, action: int | None = None, plane: Plane = FIRST, ax: Any = None, path: Any = None
 ) -> Any:
@@ -229,9 +238,10 @@ def coverage(
         >>> ax.get_xlabel()
         'state s'
     """
-    return arrange(charts.coverage_charts(coverage, action=action, plane=plane), ax=ax, path=path)
+    return arrange(charts.coverage_charts(coverage, action=action, plane=plane), ax=ax, path=path, plane=plane)
 
 
+@typed
 def feature_path(steps: FeaturePath, *, ax: Any = None, path: Any = None) -> Any:
     """Draw the states that rewards of features do not explain, and the regret, by the number of features.
 
@@ -252,6 +262,7 @@ def feature_path(steps: FeaturePath, *, ax: Any = None, path: Any = None) -> Any
     return arrange((charts.feature_path_chart(steps),), ax=ax, path=path)
 
 
+@typed
 def rounds(solution: Solution, *, ax: Any = None, path: Any = None) -> Any:
     """Draw the share of the margin that a proof was expected to leave, or left, in every round of draws.
 
@@ -274,15 +285,24 @@ def rounds(solution: Solution, *, ax: Any = None, path: Any = None) -> Any:
 # Arrangement ---------------------------------------------------------------------------------------------------------
 
 
-def arrange(pictures: Sequence[Picture], *, ax: Any = None, path: Any = None, title: str = "") -> Any:
+def arrange(
+    pictures: Sequence[Picture], *, ax: Any = None, path: Any = None, plane: Plane = FIRST, title: str = ""
+) -> Any:
     """Draw pictures side by side, or below each other if they share the states; returns axes, one or several.
 
     Args:
         pictures: what to draw.
         ax: axes for each of them, or a figure; axes for one of several pictures are replaced by a part of the figure.
         path: where to write the picture, if anywhere.
+        plane: the two coordinates of maps; refused where none of the pictures is a map.
         title: above all of them.
     """
+    if (
+        plane is not FIRST
+        and str(as_listed(plane, "plane")) != str(FIRST)
+        and not any(isinstance(picture, Map) for picture in pictures)
+    ):
+        raise ValueError(f"plane is for maps, of two or more coordinates: leave it out, got {shown(plane)}")
     labels = {picture.x_label if isinstance(picture, Chart) else None for picture in pictures}
     is_stack = len(labels) == 1 and None not in labels
     rows = len(pictures) if is_stack else -(-len(pictures) // COLUMNS)
@@ -303,7 +323,9 @@ def _places(ax: Any, pictures: Sequence[Picture], rows: int, columns: int, is_st
         width, height = _size(pictures, is_stack)
         ax = _pyplot().figure(figsize=(width * columns, height * rows), layout="constrained")
     elif not hasattr(ax, "subplots"):
-        axes = np.ravel(ax)
+        axes = np.ravel(np.asarray(ax, dtype=object))
+        if not all(hasattr(each, "get_subplotspec") for each in axes) or not len(axes):
+            raise TypeError(f"ax must be axes of matplotlib, several of them, or a figure, got {shown(ax)}")
         if len(axes) >= count:
             return None, axes
         if len(axes) > 1 or axes[0].get_subplotspec() is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from certirl import checker
+from certirl.ground.archive import as_path
 from certirl.ground.records import Record
 
 
@@ -34,4 +35,4 @@ def check(path: str | os.PathLike[str]) -> Verdict:
         >>> verdict.verdict, 0 < verdict.margin <= certificate.margin
         ('confirmed', True)
     """
-    return Verdict(**vars(checker.check(path)))
+    return Verdict(**vars(checker.check(as_path(path))))

@@ -658,7 +658,7 @@ class Solution(Record):
             >>> states.shape, bool(shortfall[0] >= shortfall[-1])
             ((3, 1), True)
         """
-        order = np.argsort(-self.compared.shortfall, kind="stable")[:count]
+        order = np.argsort(-self.compared.shortfall, kind="stable")[: as_count(count, "count")]
         order = order[self.compared.shortfall[order] > 0]
         return self.compared.states[order], self.compared.shortfall[order]
 

@@ -86,9 +86,10 @@ def solve(
         >>> certirl.solve(problem, expert=0, delta=0.05, tail=0, **asked).status
         'certified'
     """
+    settings = Settings() if settings is None else settings
     asked = request(
         source, discount=discount, expert=expert, basis=basis, columns=columns, components=components, samples=samples,
-        trials=trials, delta=delta, tail=tail, rng=rng, settings=settings or Settings(), progress=progress,
+        trials=trials, delta=delta, tail=tail, rng=rng, settings=settings, progress=progress,
     )  # fmt: skip
     with on(map):
         if asked.by_value:
