@@ -18,7 +18,7 @@ PAGES = [
     *sorted({f"{folder}/{path.name}" for folder in FOLDERS for path in (ROOT / folder).glob("*.md")} - PROSE),
 ]
 NEEDS = {"docs/how_to/gpu.md": "torch"}  # a package that the extra for tests leaves out
-QUICK = {"README.md"}
+QUICK = {"docs/how_to/frame.md"}
 MARKED = [pytest.param(page, marks=[pytest.mark.slow] * (page not in QUICK)) for page in PAGES]
 
 
