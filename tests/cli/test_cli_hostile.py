@@ -419,7 +419,7 @@ SENTENCES = [
     (f"{POLICY} --domain -1 1 --delta 0.05 --tube -1", "--tube must be a half-width above 0, got -1"),
     (f"{POLICY} --domain -1 1 --delta 0.05 --tube 5", "--tube must be a half-width strictly between 0 and 2, got 5"),
     (f"{POLICY} --domain -1 1 --delta 0.05 --tail 0", "write --columns N, too"),
-    (f"{POLICY} --domain -1 1 --delta 0.05 --columns 600", "--columns must be a whole number of functions, at most 5"),
+    (f"{POLICY} --domain -1 1 --delta 0.05 --columns 2000", "--columns must be a whole number of functions, at most 1"),
     # Settings that would have no effect.
     (f"{LOG} --tail 0", "--tail is for a certificate: pass --delta too, or leave --tail out"),
     (f"{LOG} --margin 0.1", "--margin is for experts that depend on the state"),
