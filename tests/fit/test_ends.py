@@ -20,7 +20,7 @@ from certirl.fit.effects import (
     regress_next_states,
     value_basis,
 )
-from certirl.fit.ends import compare_ends, disturbed, follow, some_avoided, walked_ends
+from certirl.fit.ends import Reached, compare_ends, disturbed, follow, some_avoided, walked_ends
 from certirl.fit.value_program import comparisons
 from certirl.functions.bases import MOST_FUNCTIONS, of_degree
 from certirl.functions.cells import Cells
@@ -336,3 +336,23 @@ def test_the_error_of_a_model_of_the_next_state_does_not_depend_on_units():
         moves = regress_next_states(log, basis, is_terminal=None, periodic=(), rng=np.random.default_rng(1))
         errors.append(moves.error)
     assert errors[1] == pytest.approx(errors[0], rel=1e-6) and errors[0] > 0
+
+
+@pytest.mark.parametrize(("chance", "gap"), [(0.05, 0.0), (0.05, 0.04), (0.2, 0.1)])
+def test_how_much_more_often_a_plan_ends_badly_is_below_its_bound_as_often_as_promised(chance, gap):
+    """In each episode the plan alone, the expert alone, both or neither have an end that the expert avoids."""
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(400):
+        expert, worse = rng.random(200) < chance, rng.random(200) < gap
+        plan = (rng.random(200) < chance) | worse
+        counts = {
+            "plan": plan.sum(),
+            "expert": expert.sum(),
+            "more": (plan & ~expert).sum(),
+            "fewer": (expert & ~plan).sum(),
+        }
+        others = {"unfinished": (0, 0), "idle": 0.0, "lengths": (1.0, 1.0), "returns": None, "loss": 0.0, "avoided": ""}
+        found = Reached(episodes=200, steps=1, **{name: int(count) for name, count in counts.items()}, **others)
+        assert found.excess == pytest.approx(plan.mean() - expert.mean()) and found.excess <= found.most
+        covered += chance + (1 - chance) * gap - chance <= found.most
+    assert covered >= 0.93 * 400
