@@ -146,7 +146,12 @@ def test_fresh_data_that_contradict_the_reward_leave_it_undetermined():
     solved = SimpleNamespace(finding=Reason.SOLVED.finding(), margin=1.0)
     asked = {"asked": True, "too_many": ""}
     for estimated, holds, status in ((-0.1, False, "undetermined"), (0.2, False, "solved"), (0.9, True, "certified")):
-        said = {"missing": "more samples are needed", "excessive_tail": "", "samples_needed": None, "wider_in_words": ""}
+        said = {
+            "missing": "more samples are needed",
+            "excessive_tail": "",
+            "samples_needed": None,
+            "wider_in_words": "",
+        }
         proof = SimpleNamespace(estimated=estimated, margin=-1.0, holds=holds, **said)
         assert weakest(findings_of(solved, proof, None, **asked)).status == status
     assert weakest(findings_of(solved, None, None, **asked)).status == "solved"
