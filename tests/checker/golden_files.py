@@ -85,8 +85,15 @@ def _features():
     return _solve(Line(), expert=_switch, samples=400, settings=certirl.Settings(features=features))
 
 
-def _reward(basis, ended=None):
-    return certirl.Reward(basis, np.linspace(-1.0, 1.0, basis.size), ended=ended)
+def _reward(basis, **more):
+    return certirl.Reward(basis, np.linspace(-1.0, 1.0, basis.size), **more)
+
+
+def _ends():
+    """A reward of terminal states: -3 at the left end, which is terminal."""
+    boxes = np.array([[[-np.inf], [-0.9]]])
+    ended = certirl.data.source.TerminalBoxes(boxes, 0.0, 0.0, 10)
+    return _reward(certirl.Legendre(3).on(Line.domain), ended=ended, ends=certirl.functions.ends.Ends(boxes, -3.0))
 
 
 def _sigmoids():
@@ -120,6 +127,7 @@ MAKERS = {kind.replace(" ", "-"): lambda kind=kind: saved_records.saved(kind) fo
     "reward-sigmoids": lambda: _reward(_sigmoids()),
     "reward-cells": lambda: _reward(certirl.Cells((4, 3), (0,), BOX)),
     "reward-sum": lambda: _reward(_sum()),
+    "reward-ends": _ends,
 }  # fmt: skip
 AS_TEXT = ("reward-product",)  # written as JSON too
 
@@ -155,7 +163,8 @@ def verdict(path):
     if said["kind"] == "Moments":
         said |= {"counts": record.counts.tolist(), "files": [file.name for file in record.files]}
     if said["kind"] == "Reward":
-        said["middle"] = float(np.ravel(record(np.mean(record.domain, axis=1)[None]))[0])
+        box = np.array(record.domain).T
+        said["first"], said["middle"] = np.ravel(record(np.stack([box[0], box.mean(axis=0)]))).tolist()
     return said
 
 

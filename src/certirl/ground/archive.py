@@ -54,6 +54,7 @@ _GAINED: dict[int, dict[str, dict[str, Any]]] = {
     2: {
         **{kind: {"log_notes": [_UNKNOWN]} for kind in ("Certificate", "GaussianCertificate", "Refutation")},
         "Diagnostics": {"log_notes": [], "asked": None, "reached": None},
+        "Reward": {"ends": None},
     },
 }
 UNSAVED: Mapping[str, Any] = types.MappingProxyType({"saved": False})
