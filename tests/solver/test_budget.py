@@ -148,7 +148,7 @@ def test_a_proof_asks_for_its_samples_and_for_what_checks_of_the_simulator_take(
     assert 3_000 < walk.asked.max() <= 3_000 + CHECKED
 
 
-def test_trials_are_counted_printed_and_left_out():
+def test_trials_are_counted_printed_and_left_out(tmp_path):
     walk = Walk()
     tried = certirl.solve(walk, discount=0.7, rng=0, **POLICY)
     assert asked_in_all(tried) == walk.asked.max() and tried.stats.asked.trials > 0
@@ -157,7 +157,7 @@ def test_trials_are_counted_printed_and_left_out():
     assert untried.stats.asked.trials == 0 and untried.status == "solved" and "trials" not in str(untried)
     assert untried.stats.planned_share is None and untried.stats.greedy_share is None
     np.testing.assert_array_equal(untried.reward.coefficients, tried.reward.coefficients)
-    saved = certirl.load(tried.save("answer"))
+    saved = certirl.load(tried.save(tmp_path / "answer"))
     assert saved.stats.asked == tried.stats.asked and saved.to_dict()["stats"]["asked"]["trials"] > 0
 
 
