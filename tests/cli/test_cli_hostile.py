@@ -236,7 +236,7 @@ NOT_FILES = {
     "folder": "cannot write folder: it is a folder; name a file, such as folder/name.",
     "nowhere/x": "there is no folder nowhere to write x.",
     "log.csv/x": "there is no folder log.csv to write x.",
-    "x" * 300: "file name too long",
+    "x" * 300: "name of a file is too long",
 }
 
 

@@ -430,9 +430,7 @@ def _check_declared(value: Any, name: str, kinds: list[str], known: Mapping[str,
         if all(kind.isidentifier() and _is_record(known.get(kind)) for kind in classes):
             own = {each.__name__ for each in type(value).__mro__ if each.__module__.partition(".")[0] == "certirl"}
             if not own & {*classes}:
-                raise TypeError(
-                    f"{setting(name)} must be {' or '.join(f'a {kind}' for kind in classes)}, got {shown(value)}"
-                )
+                raise TypeError(f"{setting(name)} must be of type {' or '.join(classes)}, got {shown(value)}")
 
 
 def _is_record(kind: Any) -> bool:
