@@ -21,7 +21,11 @@ BOXES = [
 CASES = [family(size, interval) for family in FAMILIES.values() for interval in INTERVALS for size in SIZES]
 
 
-@pytest.fixture(params=CASES + BOXES, ids=str)
+# Every fifth is fast, so that each interval and each size occur.
+MARKED = [pytest.param(basis, marks=[pytest.mark.slow] * (number % 5 > 0)) for number, basis in enumerate(CASES)]
+
+
+@pytest.fixture(params=[*MARKED, *BOXES], ids=str)
 def basis(request) -> Basis:
     return request.param
 
