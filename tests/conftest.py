@@ -14,6 +14,7 @@ from hypothesis import settings as hypothesis_settings
 
 import oracle
 from certirl.data.policy import CELLS_ALONG
+from certirl.show import plots
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so do the children of that; some tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -81,11 +82,14 @@ def _left_as_it_was():
 
 @pytest.fixture(autouse=True)
 def _coarse(request):
-    """Look experts up at fewer states than a user's proof does; slow tests, and those marked fine, at as many."""
-    fine = any(request.node.get_closest_marker(name) for name in ("slow", "fine"))
+    """Look experts up at fewer states and draw smaller pictures than for users, but in tests that are slow or fine."""
+    if any(request.node.get_closest_marker(name) for name in ("slow", "fine")):
+        yield
+        return
     with pytest.MonkeyPatch.context() as patch:
-        for dimension, cells in () if fine else ((1, 1000), (2, 100), (3, 30)):
+        for dimension, cells in ((1, 1000), (2, 100), (3, 30)):
             patch.setitem(CELLS_ALONG, dimension, cells)
+        patch.setattr(plots, "DPI", 50)
         yield
 
 

@@ -43,6 +43,7 @@ __all__ = [
 
 # What pictures are written as; a name without one of these gets the first.
 SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".eps", ".ps", ".tif", ".tiff", ".webp")
+DPI = 150  # of pictures in files
 
 INK = "0.15"  # the colour of text
 EMPTY = "0.93"  # behind maps
@@ -67,10 +68,10 @@ def written(figure: Any, axes: Any, path: Any) -> Any:
         return axes
     try:
         if hasattr(path, "write"):
-            figure.savefig(path, dpi=150)
+            figure.savefig(path, dpi=DPI)
         else:
             with replacing(target_of(path, SUFFIXES)) as temporary:
-                figure.savefig(temporary, dpi=150)
+                figure.savefig(temporary, dpi=DPI)
     finally:
         _pyplot().close(figure)
     return axes
