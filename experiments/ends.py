@@ -5,6 +5,8 @@
 - noise: CartPole-v1 with process noise, asked as a simulator; planning on the learned reward in the noisy dynamics.
 - logs: CartPole-v1 and MountainCar-v0 from logged episodes alone (random play, the expert interrupted by chance half
   of the time, and the expert), which mark their terminal states; the simulator only plans on the reward.
+- kinds: docking, a tank and a corridor, whose experts seek some ends and avoid others; how often planning on the
+  learned reward alone reaches bad ends, from far starts and from even states, and what the first line says.
 
 Returns are the environment's own, without noise; random play is 0 %, the expert 100 %.
 """
@@ -25,9 +27,150 @@ EPISODES = {"CartPole-v1": (1500, 375, 75), "MountainCar-v0": (200, 50, 10)}  # 
 OUTSIDE = "clip"  # a pole beyond the box has fallen either way
 
 
+class Docking:
+    """Distance and speed of a ship: it has docked softly if its speed is at most 0.25, and crashed otherwise."""
+
+    n_actions, domain = 3, ((-0.2, 2.0), (-1.0, 1.0))
+    starts = ((1.0, 1.9), (-0.3, 0.3))
+
+    def sample(self, states: Any, action: int, rng: Any) -> Any:
+        """One step."""
+        speed = np.clip(states[:, 1] + 0.12 * (action - 1) + 0.03 * rng.standard_normal(len(states)), -1, 1)
+        return np.stack([np.clip(states[:, 0] + 0.15 * speed, -0.2, 2), speed], axis=1)
+
+    def terminal(self, states: Any) -> Any:
+        """Where it ends."""
+        return states[:, 0] <= 0
+
+    def good(self, states: Any) -> Any:
+        """Which ends are good."""
+        return np.abs(states[:, 1]) <= 0.25
+
+    def reward(self, states: Any, action: int, after: Any) -> Any:
+        """A step costs 0.1, a good end pays 10, a bad one costs 20."""
+        return np.where(self.terminal(after), np.where(self.good(after), 10.0, -20.0), 0.0) - 0.1
+
+
+class Tank(Docking):
+    """Level and inflow of a tank: filling ends at a level of 0.9, and above 0.96 it has run over."""
+
+    domain = ((0.0, 1.1), (0.0, 0.12))
+    starts = ((0.0, 0.4), (0.0, 0.06))
+
+    def sample(self, states: Any, action: int, rng: Any) -> Any:
+        """One step."""
+        inflow = np.clip(states[:, 1] + 0.02 * (action - 1) + 0.005 * rng.standard_normal(len(states)), 0, 0.12)
+        return np.stack([np.clip(states[:, 0] + inflow, 0, 1.1), inflow], axis=1)
+
+    def terminal(self, states: Any) -> Any:
+        """Where it ends."""
+        return states[:, 0] >= 0.9
+
+    def good(self, states: Any) -> Any:
+        """Which ends are good."""
+        return states[:, 0] <= 0.96
+
+
+class Corridor(Docking):
+    """A way past a cliff, towards which wind blows, to a gate of half-width 0.3; beside the gate are posts."""
+
+    domain = ((0.0, 1.1), (-0.8, 0.8))
+    starts = ((0.0, 0.3), (-0.5, 0.6))
+
+    def sample(self, states: Any, action: int, rng: Any) -> Any:
+        """One step."""
+        noise = rng.standard_normal(states.shape)
+        moved = states + np.array([0.05, 0.08 * (action - 1) - 0.02]) + noise * (0.01, 0.03)
+        return np.clip(moved, *np.array(self.domain).T)
+
+    def terminal(self, states: Any) -> Any:
+        """Where it ends."""
+        return (states[:, 0] >= 1) | (states[:, 1] <= -0.6)
+
+    def good(self, states: Any) -> Any:
+        """Which ends are good."""
+        return (states[:, 0] >= 1) & (np.abs(states[:, 1]) <= 0.3)
+
+    def reward(self, states: Any, action: int, after: Any) -> Any:
+        """The same, and what a step beside the middle costs."""
+        return super().reward(states, action, after) - 0.2 * np.abs(after[:, 1])
+
+
+TASKS = {"docking": Docking, "tank": Tank, "corridor": Corridor}
+FEATURES = {
+    "distance": lambda states: states[:, 0],
+    "speed": lambda states: states[:, 1],
+    "speed²": lambda states: states[:, 1] ** 2,
+    "terminal": "terminal",
+}
+LAST_STEP = 300
+
+
+def shares(task: Any, policy: Any, episodes: int, *, even: bool) -> dict[str, float]:
+    """How often a policy has a bad end, and none, and its mean steps: from even states, or from far starts."""
+    rng, count = np.random.default_rng(1), 0 * episodes
+    low, high = np.array(task.domain if even else task.starts).T
+    states = low + (high - low) * rng.random((4 * episodes, len(low)))
+    states = states[~task.terminal(states)][:episodes]
+    running = np.arange(len(states))
+    for _ in range(LAST_STEP):
+        actions = policy(states[running])
+        for action in np.unique(actions).tolist():
+            chosen = running[actions == action]
+            states[chosen] = task.sample(states[chosen], action, rng)
+        count += len(running)
+        running = running[~task.terminal(states[running])]
+        if not len(running):
+            break
+    over = task.terminal(states)
+    return {
+        "bad": float((over & ~task.good(states)).mean()),
+        "none": float((~over).mean()),
+        "steps": count / len(states),
+    }
+
+
+def kinds(task: list[Any]) -> dict[str, Any]:
+    """Learn a reward of one task with one seed, plan on it alone, and count the ends."""
+    name, features, discount, episodes, seed = task
+    simulator = TASKS[name]()
+    expert = certirl.planning.plan(simulator, discount=discount, rng=0)
+    settings = certirl.Settings(features=FEATURES) if features else certirl.Settings()
+    solution = certirl.solve(simulator, expert=expert, discount=discount, settings=settings, rng=seed)
+    row = {"kind": "kinds", "task": name + (", features" if features else ""), "seed": seed, "status": solution.status}
+    row["reason"] = solution.reason
+    for even in (False, True):
+        of = "even states" if even else "far starts"
+        row |= {f"expert, {of}, {what}": x for what, x in shares(simulator, expert, episodes, even=even).items()}
+        if solution.reward is not None:
+            planned = certirl.planning.plan(simulator, solution, rng=5)
+            row |= {f"plan, {of}, {what}": x for what, x in shares(simulator, planned, episodes, even=even).items()}
+    return row
+
+
+def summary_of_kinds(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of the runs of one task: how many are validated, and bad ends of the plan beyond the expert's."""
+    made = [run for run in runs if "plan, far starts, bad" in run]
+    beyond = [
+        max(run[f"plan, {of}, bad"] - run[f"expert, {of}, bad"] for of in ("far starts", "even states")) for run in made
+    ]
+    validated = [more for more, run in zip(beyond, made, strict=True) if run["status"] == "validated"]
+    return {
+        "runs": len(runs),
+        "validated": len(validated),
+        "bad ends beyond the expert's, median and worst": [float(np.median(beyond)), max(beyond)] if beyond else None,
+        "the same of validated ones, worst": max(validated, default=None),
+    }
+
+
 @dataclass(frozen=True)
 class Arguments:
     """Environments, discounts, noise as a share of the box, and seeds that were not looked at before."""
+
+    tasks: tuple[str, ...] = ("docking", "docking, features", "tank", "corridor")
+    task_seeds: int = 20
+    task_discount: float = 0.97
+    task_episodes: int = 5_000
 
     noisy: tuple[str, ...] = ("CartPole-v1",)
     logged: tuple[str, ...] = ("CartPole-v1", "MountainCar-v0")
@@ -40,7 +183,16 @@ class Arguments:
     seed: int = 0
 
 
-FAST = Arguments(noisy=(), logged=("MountainCar-v0",), discounts=(0.9,), seeds=1, episodes=10)
+FAST = Arguments(
+    tasks=("corridor",),
+    task_seeds=1,
+    task_episodes=500,
+    noisy=(),
+    logged=("MountainCar-v0",),
+    discounts=(0.9,),
+    seeds=1,
+    episodes=10,
+)
 
 
 def logged(name: str, simulator: Any, expert: Any, seed: int) -> certirl.Transitions:
@@ -99,10 +251,20 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
         for discount in arguments.discounts:
             trips = [r for r in runs if (r["kind"], r["environment"], r["discount"]) == (kind, name, discount)]
             summary[f"{name}, {kind}, γ = {discount:g}"] = summary_of(trips, "agreement at the states of the data")
-    sentence = "; ".join(
+    sentences = [
         f"{name}: {row['share, mean and worst'][1]:.1%} of the expert at worst" for name, row in summary.items()
-    )
-    return study.Findings(summary, without_text(runs), None, sentence + ".")
+    ]
+    asked = [
+        [name.partition(",")[0], "features" in name, arguments.task_discount, arguments.task_episodes, seed]
+        for name in arguments.tasks
+        for seed in range(arguments.first + arguments.seed, arguments.first + arguments.seed + arguments.task_seeds)
+    ]
+    ends = runner(kinds, asked, unit="tasks")
+    for name in arguments.tasks:
+        summary[name] = row = summary_of_kinds([run for run in ends if run["task"] == name])
+        sentences.append(f"{name}: {row['validated']} of {row['runs']} validated")
+    table = [*without_text(runs), *({key: run[key] for key in run if key != "reason"} for run in ends)]
+    return study.Findings(summary, table, None, "; ".join(sentences) + ".")
 
 
 if __name__ == "__main__":

@@ -197,6 +197,10 @@ class Reason(Enum):
         "{expert:.1%}; validated means at most {limit:.0%} more",
         "use more samples or other functions; print(solution.stats) names these ends",
     )
+    FEATURES_REACH_AVOIDED = (
+        *REACHES_AVOIDED[:2],
+        "a reward of features is 0 at all ends and cannot tell them apart, leave features out",
+    )
     TOO_FEW_EPISODES = (
         "solved",
         "planning on R alone reaches ends that the expert avoids in {plan:.1%} of {episodes:,} episodes, the expert in "

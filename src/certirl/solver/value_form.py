@@ -415,19 +415,20 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
         reached = compare_ends(simulator, followed, policy, every, avoided=avoided, rng=rng, **rows)
         planned = replace(planned, stats=replace(planned.stats, reached=reached))
         if reached is not None:
-            findings.insert(1, _of_ends(reached))
+            findings.insert(1, _of_ends(reached, of_features=solution.path is not None))
         elif termination is not None:
             findings.insert(1, Reason.NOT_FOLLOWED.finding(trials=trials, needed=FOLLOWED * PAIRS * FEWEST_STEPS))
     stats = replace(planned.stats, greedy_share=everywhere, outside_share=away)
     return replace(planned, stats=stats).judged(*findings)
 
 
-def _of_ends(reached: Reached) -> Finding:
+def _of_ends(reached: Reached, *, of_features: bool) -> Finding:
     """What the ends of the plan's episodes, their steps and their returns allow."""
     shares = {"plan": reached.plan / reached.episodes, "expert": reached.expert / reached.episodes}
     numbers: dict[str, Any] = {"episodes": reached.episodes, "limit": GAP, **shares}
     if reached.avoided and reached.excess > GAP:
-        return Reason.REACHES_AVOIDED.finding(**numbers)
+        reason = Reason.FEATURES_REACH_AVOIDED if of_features else Reason.REACHES_AVOIDED
+        return reason.finding(**numbers)
     if reached.avoided and reached.most > GAP:
         return Reason.TOO_FEW_EPISODES.finding(most=reached.most, **numbers)
     if reached.idle > GAP:
