@@ -322,7 +322,7 @@ def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states(esti
         ({"basis": certirl.Legendre(5, (0, 1))}, "the basis is defined on"),
         ({"settings": certirl.Settings(cover=0.1)}, "leave form, cover and slack out"),
         ({"delta": 0.05, "tail": 0, "columns": None}, "pass columns as well"),
-        ({"delta": 2.0}, "delta must be a number strictly between 0 and 1"),
+        ({"delta": 2.0}, "delta must be a probability of error between 1e-100 and 0.5"),
         ({"discount": 1.0}, "discount must be a number strictly between 0 and 1"),
         ({"delta": 0.05, "samples": 10}, "samples must be at least 160"),
     ],

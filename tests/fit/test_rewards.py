@@ -126,7 +126,8 @@ def test_no_plan_leaves_the_data_and_none_expects_more_than_the_value(narrow):
 def test_plan_and_expert_are_compared_where_the_expert_stays_within_the_data(narrow):
     assert narrow.stats.staying is not None and narrow.stats.staying.low > 0.9
     assert "the expert stays within the data from" in str(narrow)
-    assert narrow.reason.startswith("planning on R alone, in the model of the next state, is ")
+    assert narrow.reason.startswith("the expert is explained at") and "no fresh states" in narrow.reason
+    assert any(finding.cause.startswith("planning on R alone, in the model") for finding in narrow.findings)
     assert max(narrow.stats.planned_regret, narrow.stats.planned_loss) < 0.05
 
 

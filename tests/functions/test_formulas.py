@@ -54,7 +54,7 @@ BASES = [
     Cells((6,)).on(((0.0, 2.0),)),
     Cells((7,), (0,)).on(((-1.0, 2.0),)),
     Cells((5, 4, 3), (1,)).on(((0.0, 1.0), (0.0, 3.0), (-1e3, 1e3))),
-    SumBasis(as_components({"b": [1], 'a "\n\\': [0, 2]}, [Chebyshev(5), Legendre(3)], ((0.0, 1.0),) * 3)),
+    SumBasis(as_components({"b": [1], 'a "\\': [0, 2]}, [Chebyshev(5), Legendre(3)], ((0.0, 1.0),) * 3)),
     Sigmoids(30, ((0.0, 1.0), (-3.0, 3.0), (0.0, 5.0)), (0.5, 0.0, 2.0), (0.2, 1.0, 1.0), 4.0, (1,)),
     Sigmoids(3, BOX2, (0.5, 0.0), (0.2, 1.0)),
 ]
@@ -126,7 +126,7 @@ def test_json_of_a_reward_reads_back_to_the_bit(reward, tmp_path):
         ('"values": [', '"values": ["__import__",'),
         ('"values": [', '"values": [true,'),
         ('"type": "Reward"', '"type": "Legendre"'),
-        ('"version": 2', '"version": 1'),
+        ('"version": 3', '"version": 1'),
         ("}}", "}"),
         ('"coefficients": {"d', '"other": {"d'),
     ],

@@ -94,8 +94,8 @@ def test_a_certificate_survives_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "error", "sentence"),
     [
-        ({"delta": 0.0}, ValueError, "delta must be a number strictly"),
-        ({"delta": 1.0}, ValueError, "delta must be a number strictly"),
+        ({"delta": 0.0}, ValueError, "delta must be a probability of error between 1e-100 and 0.5"),
+        ({"delta": 1.0}, ValueError, "delta must be a probability of error between 1e-100 and 0.5"),
         ({"tail": -1.0}, ValueError, "not below 0"),
         ({"discount": None}, ValueError, "pass discount=0.9, say"),
         ({"columns": None}, ValueError, r"pass columns=Legendre\(7\), say"),

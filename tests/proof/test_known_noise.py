@@ -133,7 +133,7 @@ def test_what_depends_on_other_states_or_is_no_number_gets_a_sentence():
     for change, message in (
         ({"expert": lambda s: s[:, 0] > s.mean()}, "changes from call to call"),
         ({"std": 1e-9}, "too narrow"),
-        ({"delta": 0.6}, "at most 0.5"),
+        ({"delta": 0.6}, "between 1e-100 and 0.5"),
         ({"samples": 10**9}, "samples must be"),
     ):
         with pytest.raises(ValueError, match=message):

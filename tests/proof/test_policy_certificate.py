@@ -340,7 +340,7 @@ def test_a_band_keeps_to_its_points_and_to_its_cells():
     [
         ({"tube": 3.0}, "tube must be a half-width strictly between 0 and 2"),
         ({"columns": None}, r"pass columns=Legendre\(7\), say"),
-        ({"delta": 2.0}, "delta must be a number strictly between 0 and 1"),
+        ({"delta": 2.0}, "delta must be a probability of error between 1e-100 and 0.5"),
         ({"expert": lambda s: (np.sin(300 * s[:, 0]) > 0).astype(int)}, "every state is within 0.05 of a state where"),
         ({"expert": lambda s: np.zeros(3)}, "asked about all states at once"),
         ({"reward_range": None, "reward": lambda s: np.full(len(s), np.nan)}, "finite at every state"),

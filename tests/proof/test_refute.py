@@ -242,7 +242,7 @@ def test_the_same_seed_gives_the_same_answer():
     ("change", "words"),
     [
         ({"expert": 3}, "expert must be one of the actions 0 … 2, or a function of states, got 3"),
-        ({"delta": 0.0}, "delta must be a number strictly between 0 and 1"),
+        ({"delta": 0.0}, "delta must be a probability of error between 1e-100 and 0.5"),
         ({"basis": Legendre(1)}, "holds constants only"),
         ({"columns": 0}, "columns must be a whole number of functions of the state, at least 1"),
         ({"tail": -1.0}, "tail must be .* not below 0"),

@@ -100,6 +100,8 @@ def _arrays(source: Path) -> dict[str, Any]:
             with stored.open(member) as stream:
                 readers = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}
                 shape, _, dtype = readers[form.read_magic(stream)](stream)
+                if dtype.hasobject:
+                    raise ValueError("only numbers and texts are read")
                 if math.prod(shape) * dtype.itemsize != member.file_size - stream.tell():
                     raise DamagedError(f"{member.filename!r:.60} is not as large as it says")
     with source.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:

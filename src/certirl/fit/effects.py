@@ -53,6 +53,7 @@ FOLDS = 5  # of the rows or episodes, one of which is held out
 NOISELESS = 1e-6  # of the box: smaller noise is none
 JUMP, MOST_JUMPS = 20.0, 0.02  # errors of the next state, in units of their median, and the largest share of such rows
 SCORED = 4000  # rows on which two regressions are compared
+NEGLIGIBLE = 0.01  # of the mean square of a step: an error of a model that is no matter
 GOOD, DISTRUST = 0.1, 0.7  # error of estimated effects over the effect of an action
 CLEARLY = 0.8  # of the other's error
 NEIGHBOURS = {1: 64, 2: 16}  # drawn states whose next states stand for those of a state, by coordinates; else 8
@@ -932,8 +933,8 @@ class HeldOutErrors(NamedTuple):
     Attributes:
         relative: the mean square error in φ at the next states, over that of a regression; below `CLEARLY` the model is
             better.
-        misfit: the mean square error in a few polynomials of the next state, over what the noise alone would leave:
-            about 1 for the true dynamics. Above 1/`CLEARLY` these are not a drift plus noise that is the same
+        misfit: the mean square error in a few polynomials of the next state, over what the noise and an error of a
+            tenth of a step would leave: about 1 for the true dynamics. Above 1/`CLEARLY` these are not a drift plus noise that is the same
             everywhere.
     """
 
@@ -969,7 +970,10 @@ def held_out_errors(
     missed = replace(effects, basis=few).after(actions, rows) - moments
     square, places = float(np.mean(missed**2)), unit_chart(states, log.domain, model.periodic)
     shared = neighbour_products(missed, places, actions)
-    misfit = square / max(square - max(shared, 0.0), 1e-300) if square > 0 else 1.0
+    step = float(
+        np.mean((moments - features(few, states, model.is_terminal, None)) ** 2)
+    )  # where there is hardly noise, no fit is as exact as that
+    misfit = square / max(square - max(shared, 0.0) + NEGLIGIBLE * step, 1e-300) if square > 0 else 1.0
     return HeldOutErrors(by_model / max(by_regression, 1e-300), misfit)
 
 
@@ -1083,8 +1087,9 @@ def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.ran
     errors = held_out_errors(model, regression, log, held_out & _steady(log, model) if model.jumps else held_out, rng)
     # With many coordinates a few thousand transitions determine the next state, but hardly hundreds of functions of it.
     # Ends are jumps, which no regression of them on the state can follow.
-    is_enough = len(log.domain) > MOST_COORDINATES or isinstance(basis, EndBasis)
-    if errors.is_model and errors.relative < (1 / CLEARLY if is_enough else CLEARLY):
+    several = len(log.domain) > MOST_COORDINATES
+    is_enough = several or isinstance(basis, EndBasis)
+    if (errors.is_model or several) and errors.relative < (1 / CLEARLY if is_enough else CLEARLY):
         return EffectModel(model.effects(basis, states, rng), counts, log, None, model, errors)
     return EffectModel(regression.effects(states, problem.periodic), counts, log, regression, model, errors)
 

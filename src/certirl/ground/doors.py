@@ -115,9 +115,7 @@ def as_probability(value: Any, name: str) -> float:
 
 def as_delta(value: Any) -> float:
     """δ, the probability of a false statement: above 0 and at most ½."""
-    if (delta := as_number(value, "delta", least=LEAST_DELTA, most=1)) > 0.5:
-        raise ValueError(f"{setting('delta')} must be a probability of error of at most 0.5, got {shown(value)}")
-    return delta
+    return as_number(value, "delta", least=LEAST_DELTA, most=0.5, meaning="a probability of error")
 
 
 def as_count(value: Any, name: str, *, least: int = 1, most: int | None = None, meaning: str = "") -> int:
