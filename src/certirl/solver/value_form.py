@@ -408,8 +408,9 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
         termination = solution.stats.termination
         rows = dict[str, Any](rows=trials // FOLLOWED, discount=solution.discount)
         avoided = None if value.ends is None else value.ends.boxes
-        # One that avoids an end continues where it could end there, and so does one that avoids termination.
-        if solution.stats.continuation is None and (termination is None or termination[1] <= RARELY):
+        if solution.stats.continuation is not None:  # it avoids all ends
+            avoided = np.full((1, 2, len(solution.domain)), np.array([[-np.inf], [np.inf]]))
+        elif termination is None or termination[1] <= RARELY:  # it never continues where it could end
             avoided = np.zeros((0, 2, len(solution.domain)))
         followed = as_policy(best, best.n_actions)
         reached = compare_ends(simulator, followed, policy, every, avoided=avoided, rng=rng, **rows)
