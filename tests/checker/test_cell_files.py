@@ -134,7 +134,19 @@ def everywhere(name, change):
     return altered
 
 
+def ends(name):
+    """Numbers of its own at terminal states, for a function of the file."""
+
+    def altered(header, arrays, row):
+        arrays[f"{name}.ends.boxes"] = np.full((1, 2, 2), np.inf) * [[[-1], [1]]]
+        header[name]["ends"] = {"type": "Ends", "boxes": {"array": [1, 2, 2]}, "worth": -50.0}
+
+    return altered
+
+
 ALTERATIONS = {
+    "ends of V": (("car",), ends("value"), "value has numbers of its own at terminal states"),
+    "ends of R": (("reward",), ends("paid"), "paid has numbers of its own at terminal states"),
     "margin": (
         ("value", "reward", "car", "pendulum"),
         entry("margins", lambda x: 1.05 * x + 1e-4),

@@ -169,6 +169,15 @@ def whole_ground(**changes):
     return lambda header, arrays: claim_of(header)["grounds"][0].update(changes)
 
 
+def _function(header):
+    return grounds(header, "surrogate")[0]["reward"]["function"]
+
+
+def _ends(arrays):
+    arrays["certificate.grounds.0.surrogate.reward.function.ends.boxes"] = np.zeros((0, 2, 1))
+    return {"type": "Ends", "boxes": {"array": [0, 2, 1]}, "worth": -50.0}
+
+
 ALL = {
     "margin raised": lambda h, a: claim_of(h).update(margin=claim_of(h)["margin"] + 0.001 * abs(claim_of(h)["margin"])),
     "estimate raised": times("estimated", 1.01),
@@ -213,6 +222,8 @@ OF_REWARDS = {
     "a larger reward": scale("coefficients", 1.001),
     "another reward": every("coefficients", lambda x: x[::-1]),
     "other next states": scale("reached", 1.001),
+    "terminal states": lambda h, a: _function(h).update(zero_at_terminal=True),
+    "numbers at terminal states": lambda h, a: _function(h).update(ends=_ends(a)),
 }
 OF_POLICIES = OF_CERTIFICATES | {
     "regret lowered": times("regret", 0.99),

@@ -244,6 +244,10 @@ def test_wrong_settings_are_refused_with_a_sentence(problem, tmp_path):
         (lambda: model.export(tmp_path / "m", floor=0.9), "floor"),
         (lambda: model.export(tmp_path / "m.drn", initial=7.0), "outside the domain"),
     ]
+    ends = certirl.functions.ends.Ends(np.array([[[0.95], [np.inf]]]), -3.0)
+    paid = certirl.Reward(certirl.Legendre(2, (0, 1)), [0.0, 1.0], Falling().terminal, ends=ends)
+    over = certirl.export.interval_mdp(Falling(), cells=3, delta=0.1, samples=20, rng=0)
+    calls.append((lambda: over.export(tmp_path / "m", reward=paid), "a number of its own at some of them"))
     for call, words in calls:
         with pytest.raises(ValueError, match=words):
             call()

@@ -123,6 +123,24 @@ def test_a_box_of_torques_becomes_a_choice_of_some():
         assert paid == pytest.approx(plain.unwrapped.state[1])
 
 
+def test_a_number_of_its_own_at_the_end_is_paid_from_then_on():
+    """By the wrapper, in plans and in rollouts: (1 − γ)u at every later step is u."""
+    simulator = certirl.gym.simulator("MountainCar-v0")
+    ends = certirl.functions.ends.Ends(np.array([[[0.5, -np.inf], [np.inf, np.inf]]]), -0.5)
+    basis = certirl.Cells((2, 2), (), simulator.domain)
+    reward = certirl.Reward(basis, np.zeros(4), simulator.terminal, ends=ends)
+    env = certirl.gym.RewardWrapper(gymnasium.make("MountainCar-v0"), reward, discount=0.9)
+    env.reset(seed=0)
+    env.unwrapped.state = np.array([0.49, 0.07])
+    assert env.step(2)[1] == pytest.approx(-5.0)
+    assert plan(simulator, reward, discount=0.9, points=21).value([0.55, 0.05]) == pytest.approx(-5.0)
+    checked = certirl.rollout_check(
+        reward, simulator, discount=0.9, expert=2, states=[[0.45, 0.0505]], steps=30, samples=2, rng=0
+    )
+    # Pushing right the car is at 0.5 at once, pushing left one step later.
+    assert checked.advantage.min() == pytest.approx(-0.5)
+
+
 def test_a_saved_reward_still_knows_that_ends_are_worth_nothing(car, tmp_path):
     simulator, (expert, solution) = certirl.gym.simulator("MountainCar-v0"), car
     again = certirl.load(solution.save(tmp_path / "car"))

@@ -14,6 +14,7 @@ from certirl import Cells, Chebyshev, Fourier, Legendre, Reward, product
 from certirl.data.source import TerminalBoxes
 from certirl.functions.bases import Family
 from certirl.functions.components import SumBasis, as_components
+from certirl.functions.ends import Ends
 from certirl.functions.features import Features
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground import archive
@@ -66,6 +67,8 @@ REWARDS.append(
 )
 OWN = [Halved(6, (0.0, 3.0)), product(Halved(4), Fourier(5)).on(BOX2)]
 REWARDS += [Reward(basis, np.random.default_rng(3).normal(size=basis.size)) for basis in OWN]
+ENDS = Ends(np.array([[[0.7, -INF], [INF, 0.8]], [[-INF, -INF], [INF, -0.5]]]), -7.0)
+REWARDS.append(Reward(BASES[4], REWARDS[4].coefficients, BOXES, ends=ENDS))
 IDS = [f"{number} {reward.basis}" for number, reward in enumerate(REWARDS)]
 
 
@@ -126,7 +129,7 @@ def test_json_of_a_reward_reads_back_to_the_bit(reward, tmp_path):
         ('"values": [', '"values": ["__import__",'),
         ('"values": [', '"values": [true,'),
         ('"type": "Reward"', '"type": "Legendre"'),
-        ('"version": 3', '"version": 1'),
+        (f'"version": {archive.VERSION}', '"version": 1'),
         ("}}", "}"),
         ('"coefficients": {"d', '"other": {"d'),
     ],
@@ -167,7 +170,7 @@ def latex_values(text, reward, states):
     return eval(plain(total), functions | letters) + np.zeros(len(states))
 
 
-@pytest.mark.parametrize("reward", REWARDS[:6] + REWARDS[-2:], ids=IDS[:6] + IDS[-2:])
+@pytest.mark.parametrize("reward", REWARDS[:6] + REWARDS[14:16], ids=IDS[:6] + IDS[14:16])
 def test_latex_with_all_digits_has_the_values(reward):
     states = states_of(reward, 50)
     assert_same(latex_values(reward.to_latex(digits=17), reward, states), reward, states)
@@ -180,6 +183,13 @@ def test_latex_names_what_cannot_be_written_and_says_what_is_left_out():
         r"R(s, a) &= 0 \quad \text{at terminal states}",
     ]
     assert r"R(s) &= 0 \quad \text{where } 0.5 < s_{0},\ s_{1} \le 0.3 \text{ or }" in REWARDS[12].to_latex()
+    below = r"\quad \text{at those of them } \text{where } 0.7 < s_{0},\ s_{1} \le 0.8 \text{ or } s_{1} \le -0.5"
+    for ended in (BOXES, np.all):  # terminal states that boxes describe, and others
+        own = Reward(BASES[4], REWARDS[4].coefficients, ended, ends=ENDS)
+        assert r"\text{, but} \\" in own.to_latex() and own.to_latex().splitlines()[-2] == rf"R(s) &= -7 {below}"
+        assert str(own).endswith(
+            "-7 at terminal states with s[0] > 0.7 and s[1] ≤ 0.8; or s[1] ≤ -0.5, 0 at all others"
+        )
     short = REWARDS[3].to_latex(terms=3, digits=2, names=["angle θ_1"])
     assert short.count("T_{") == 3 and r"\text{28 smaller terms}" in short and r"\mathrm{angle θ\_1}" in short
     assert r"\mathbb{R}^{5 \times 4 \times 3}" in REWARDS[8].to_latex()

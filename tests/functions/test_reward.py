@@ -5,7 +5,9 @@ import pytest
 
 import certirl
 from certirl import Cells, Chebyshev, Fourier, Legendre, Reward, product
+from certirl.data.source import TerminalBoxes
 from certirl.functions.components import SumBasis, as_components
+from certirl.functions.ends import Ends
 from certirl.functions.reward import bounded
 
 RNG = np.random.default_rng(0)
@@ -103,9 +105,33 @@ def test_terminal_states_are_worth_nothing():
         Reward(Legendre(2), [3.0, 1.0], zero_at_terminal=True)(0.0)
 
 
+ENDS = Ends(np.array([[[0.8], [np.inf]]]), -7.0)
+OVER = TerminalBoxes(np.array([[[0.5], [np.inf]]]), 0.0, 0.0, 1)
+
+
+def test_terminal_states_have_numbers_of_their_own_in_every_form(tmp_path):
+    reward = Reward(Legendre(2), [3.0, 1.0], OVER, ends=ENDS)
+    assert reward([0.4, 0.6, 0.9]).tolist() == [reward(0.4), 0.0, -7.0] and reward.range is None
+    # Without a rule which states are terminal none can be told from the sum: nothing is guessed, drawn or proved.
+    lost = Reward(Legendre(2), [3.0, 1.0], ends=ENDS)
+    assert lost.forgotten and lost.range is None and str(lost) == str(reward)
+    with pytest.raises(ValueError, match="pass them again"):
+        lost(0.9)
+    for again in (certirl.load(reward.save(tmp_path / "reward")), Reward.from_json(reward.to_json())):
+        assert again([0.4, 0.6, 0.9]).tolist() == reward([0.4, 0.6, 0.9]).tolist()
+    with pytest.raises(ValueError, match="without terminal states, has a derivative"):
+        lost.derivative(0.9)
+    (chart,) = certirl.show.charts.reward_charts(reward)
+    assert chart.title == "R is -7 at terminal states with s[0] > 0.8, 0 at all others"
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
+        (lambda: Reward(Legendre(2), [1.0, 2.0], ends=3.0), "ends must be of states of 1 coordinates, got 3.0"),
+        (lambda: Reward(BASES[2], np.ones(BASES[2].size), ends=ENDS), "ends must be of states of 2 coordinates"),
+        (lambda: Reward(BASES[-1], np.ones(BASES[-1].size), np.all), "without terminal states"),
+        (lambda: Reward.sum([Reward(Legendre(2), [1.0, 2.0], ends=ENDS)] * 2, [[0], [1]]), "without terminal states"),
         (lambda: Reward("Legendre", [1.0]), "must be one such as certirl.Legendre"),
         (lambda: Reward(Legendre(3), [1.0, 2.0]), r"needs 3 coefficients, got shape \[2\]"),
         (lambda: Reward(Legendre(2), [1.0, np.inf]), "must be finite"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.functions.ends import Ends
 
 DISCOUNT, DEPTH = 0.3, 8
 
@@ -237,6 +238,48 @@ def test_wrong_calls_get_a_sentence(changes, message):
     asked = {"value": lambda states: states[:, 0], "discount": 0.5, "lipschitz": [[0.5]], "points": 11, "refine": 10}
     with pytest.raises(ValueError, match=message):
         certirl.certify_deterministic(Shrinking(""), **{"expert": 0} | asked | changes)
+
+
+def _paid_at_the_goal(worth=-50.0):
+    """A function on a grid of the toy with a goal, with a number of its own at the upper half of the goal."""
+    grid = certirl.Cells((9, 9), (), Toy("goal").domain)
+    ends = Ends(np.array([[[-np.inf, 0.0], [np.inf, np.inf]]]), worth)
+    return certirl.Reward(grid, grid.points()[:, 0], Toy("goal").terminal, ends=ends)
+
+
+def _planned():
+    return certirl.planning.plan(Toy("goal"), _paid_at_the_goal(), discount=0.5, points=9)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda: {"value": _paid_at_the_goal()},
+        lambda: {"value": _paid_at_the_goal(), "points": 5},
+        lambda: {"value": SimpleNamespace(value=_paid_at_the_goal(), discount=0.5), "points": 9},
+        lambda: {"value": _planned()},
+        lambda: {"expert": _planned()},
+        lambda: {"reward": _paid_at_the_goal(), "expert": 1},
+    ],
+    ids=["value", "points", "solution", "plan", "plan as expert", "reward"],
+)
+def test_values_of_their_own_at_terminal_states_are_refused_and_not_taken_as_0(given):
+    with pytest.raises(ValueError, match="a proof by cells is for values and rewards that are 0 at terminal states"):
+        certirl.certify_deterministic(Toy("goal"), **{"discount": 0.5, "lipschitz": Toy("goal").lipschitz} | given())
+
+
+def test_a_reward_of_other_terminal_states_is_refused_and_not_taken_as_its_sum_there():
+    grid = certirl.Cells((9, 9), (), Toy("goal").domain)
+    reward = certirl.Reward(grid, grid.points()[:, 0], lambda states: states[:, 0] > 0)
+    with pytest.raises(ValueError, match="terminal states that are not terminal in the simulator"):
+        certirl.certify_deterministic(Toy("goal"), 1, reward=reward, discount=0.5, lipschitz=Toy("goal").lipschitz)
+
+
+def test_the_reward_of_a_value_pays_what_makes_it_the_value_at_terminal_states_too():
+    value, states = _paid_at_the_goal(), np.array([[0.7, 0.5], [0.7, -0.5], [0.0, 0.5]])
+    paid = certirl.proof.cells.ValueReward(value, Toy("goal"), 0.5)(states)
+    ahead = max(float(value(Toy("goal").sample(states[2:], action, None))[0]) for action in range(2))
+    np.testing.assert_allclose(paid, [-25.0, 0.0, value(states[2]) - 0.5 * ahead], atol=1e-12)
 
 
 class Turning:

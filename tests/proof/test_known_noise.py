@@ -308,6 +308,17 @@ def test_the_reward_of_the_proof_can_be_had_and_proved_again(tmp_path):
     assert certirl.certify_gaussian(proof, Line(), std=0.3, expert=0, cells=50, rng=1).discount == 0.7
 
 
+def test_a_reward_that_jumps_at_terminal_states_is_said_to_be_taken_as_linear():
+    grid = certirl.Cells((61,), box=Line.domain)
+    ends = certirl.functions.ends.Ends(np.array([[[0.9], [np.inf]]]), -2.0)
+    plain = certirl.Reward(grid, grid.points()[:, 0])
+    jumps = certirl.Reward(grid, grid.points()[:, 0], lambda states: states[:, 0] > 0.5, ends=ends)
+    asked = {"std": 0.3, "discount": 0.5, "expert": 0, "samples": 2000, "rng": 0, "cells": 60}
+    proofs = [certirl.certify_gaussian(reward, Line(), **asked) for reward in (plain, jumps)]
+    said = ["the reward is linear between its values" in " ".join(proof.assumptions) for proof in proofs]
+    assert said == [False, True] and proofs[1].reward(1.0) == -2.0 and proofs[1].reward(0.7) == 0.0
+
+
 def test_next_states_at_an_end_that_no_noise_reaches_are_refused():
     rng = np.random.default_rng(0)
     states, actions = rng.uniform(-0.1, 0.1, 400), np.tile([0, 1], 200)

@@ -393,6 +393,8 @@ class CellCertificate:
             raise DamagedError(f"{name} should be on a grid whose cells are divided into those of the proof")
         if coarse.periodic != self.lattice.periodic:
             raise DamagedError(f"{name} should be periodic where the cells are")
+        if function.entry("ends") is not None:
+            raise ImpossibleError(f"{name} has numbers of its own at terminal states, where the proof takes 0")
         points = math.prod(n + (not wraps) for n, wraps in zip(coarse.shape, coarse.periodic, strict=True))
         if name == "value":
             self.span = float(np.ptp(function.array("coefficients", (points,))))

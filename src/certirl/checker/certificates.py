@@ -520,7 +520,7 @@ class Certificate(Claim):
         g, status, action = self.first, solution.status, solution.entry("expert")
         discount, actions = solution.number("discount"), solution.whole("n_actions", 2)
         reward, estimates = solution.record("reward", "Reward"), solution.records("components")
-        terminal = solution.record("stats").entry("terminal") is not None or reward.flag("zero_at_terminal")
+        terminal = solution.record("stats").entry("terminal") is not None or reward.has_terminal
         wrong = failed(
             (
                 self.holds == (status == "certified"),

@@ -28,7 +28,10 @@ VERSIONS = range(2, 4)  # of the files, each of which is read
 # What records have gained since a version, as far as it is read here, with the values that its files stand for.
 _UNKNOWN = "whatever was done to its rows, of which files of version 2 keep no notes"
 GAINED: dict[int, dict[str, dict[str, Any]]] = {
-    2: {kind: {"log_notes": [_UNKNOWN]} for kind in ("Certificate", "GaussianCertificate", "Refutation")},
+    2: {
+        **{kind: {"log_notes": [_UNKNOWN]} for kind in ("Certificate", "GaussianCertificate", "Refutation")},
+        "Reward": {"ends": None},
+    },
 }
 UNPACKED = 2**28  # bytes that a file may unpack to, or a hundred times its own size
 STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")  # from the weakest to the strongest
@@ -197,6 +200,11 @@ class Record:
         """True or false."""
         return bool(self._value(name, "true or false", lambda x: isinstance(x, bool)))
 
+    @property
+    def has_terminal(self) -> bool:
+        """Whether a `Reward` is another number than its sum at terminal states."""
+        return self.flag("zero_at_terminal") or self.entry("ends") is not None
+
     def text(self, name: str) -> str:
         """Text."""
         return str(self._value(name, "text", lambda x: isinstance(x, str)))
@@ -362,6 +370,8 @@ def reward_of(record: Record, unit: float) -> Reward:
     if record.text("source") != "proved" or function is None:
         return Reward("", (), None, np.zeros(0), low, high)
     components = components_of(function)
+    if function.has_terminal:
+        raise ImpossibleError(f"{record.place} has terminal states, where the range of its functions proves nothing")
     if len(components) != 1:
         raise DamagedError(f"{record.place} should be the reward of one component")
     return Reward("", (), components[0].basis, components[0].coefficients / unit, low, high)

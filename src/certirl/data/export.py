@@ -190,6 +190,11 @@ class IntervalMDP(Record):
                 what=f"the label {name!r}",
                 read=partial(as_flags, count=cells, what=f"what the label {name!r} returns"),
             )
+        if self.has_terminal and getattr(reward, "ends", None) is not None:
+            raise ValueError(
+                "the terminal states are one state of the file, and this reward has a number of its own at some of "
+                "them: pass one that is 0 at all of them"
+            )
         values = None if reward is None else np.append(values_of(reward, middles), [0.0] * self.has_terminal)
         return lower, marks, values
 

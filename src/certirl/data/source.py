@@ -36,7 +36,7 @@ from certirl.data.simulator import (
 from certirl.data.tables import as_log
 from certirl.data.transitions import Bias, Chunk, Stream, Transitions, as_names, concatenate
 from certirl.functions.bases import Basis
-from certirl.functions.ends import inside
+from certirl.functions.ends import in_words, inside
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_domain, even_mesh, uniform_states
@@ -50,7 +50,6 @@ FOLDS = 5  # of the states, held out in turn
 ENOUGH = 200  # terminal states held out: further folds would tell little more
 DEEPEST = 10  # splits one below the other
 RELIABLE = 0.05  # the largest share of terminal states outside the boxes, and of other states inside
-MOST_PRINTED = 6  # boxes
 
 
 @dataclass(frozen=True, eq=False)
@@ -444,23 +443,7 @@ class TerminalBoxes(Record):
         return inside(self.boxes, states)
 
     def __str__(self) -> str:
-        if not len(self.boxes):
-            return "nowhere"
-        more = len(self.boxes) - MOST_PRINTED
-        boxes = [_in_words(low, high) for low, high in self.boxes[:MOST_PRINTED]]
-        return "; or ".join([*boxes, *([f"{more} boxes more"] if more > 0 else [])])
-
-
-def _in_words(low: Array, high: Array) -> str:
-    conditions = []
-    for axis, (start, end) in enumerate(zip(low, high, strict=True)):
-        if np.isfinite(start) and np.isfinite(end):
-            conditions.append(f"{start:.4g} < s[{axis}] ≤ {end:.4g}")
-        elif np.isfinite(start):
-            conditions.append(f"s[{axis}] > {start:.4g}")
-        elif np.isfinite(end):
-            conditions.append(f"s[{axis}] ≤ {end:.4g}")
-    return " and ".join(conditions) or "everywhere"
+        return in_words(self.boxes)
 
 
 def learn_terminal_boxes(states: Array, terminal: NDArray[np.bool_]) -> TerminalBoxes:

@@ -14,6 +14,29 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, as_rows
 from certirl.ground.records import Record
 
+MOST_PRINTED = 6  # boxes
+
+
+def in_words(boxes: Array) -> str:
+    """Where boxes low < s ≤ high ``[b, 2, d]`` are, as text."""
+    if not len(boxes):
+        return "nowhere"
+    more = len(boxes) - MOST_PRINTED
+    words = [_conditions(low, high) for low, high in boxes[:MOST_PRINTED]]
+    return "; or ".join([*words, *([f"{more} boxes more"] if more > 0 else [])])
+
+
+def _conditions(low: Array, high: Array) -> str:
+    conditions = []
+    for axis, (start, end) in enumerate(zip(low, high, strict=True)):
+        if np.isfinite(start) and np.isfinite(end):
+            conditions.append(f"{start:.4g} < s[{axis}] ≤ {end:.4g}")
+        elif np.isfinite(start):
+            conditions.append(f"s[{axis}] > {start:.4g}")
+        elif np.isfinite(end):
+            conditions.append(f"s[{axis}] ≤ {end:.4g}")
+    return " and ".join(conditions) or "everywhere"
+
 
 def inside(boxes: Array, states: ArrayLike) -> NDArray[np.bool_]:
     """Which states lie in one of the boxes low < s ≤ high ``[b, 2, d]``: ``[n]``."""
@@ -42,6 +65,18 @@ class Ends(Record):
     def __call__(self, states: ArrayLike) -> Array:
         """The number of each terminal state ``[n]``."""
         return np.where(inside(self.boxes, states), self.worth, 0.0)
+
+    def __str__(self) -> str:
+        return f"{self.worth:.4g} at terminal states with {in_words(self.boxes)}, 0 at all others"
+
+    def within(self, boxes: Array) -> tuple[Array, Array]:
+        """Boxes of all terminal states ``[c, 2, d]`` from given ones, and the number in each ``[c]``: the last counts.
+
+        :meta private:
+        """
+        low, high = np.maximum(boxes[:, None, 0], self.boxes[:, 0]), np.minimum(boxes[:, None, 1], self.boxes[:, 1])
+        both = np.stack([low, high], axis=2)[(low < high).all(axis=2)]
+        return np.concatenate([boxes, both]), np.append(np.zeros(len(boxes)), np.full(len(both), self.worth))
 
 
 @dataclass(frozen=True, eq=False)

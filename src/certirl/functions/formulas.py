@@ -8,12 +8,15 @@ textbooks, without norms: these are in the coefficients.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certirl.ground.domain import Array, Domain
+
+if TYPE_CHECKING:
+    from certirl.functions.ends import Ends
 
 REACH = 3.0  # of a saturated coordinate
 
@@ -142,7 +145,7 @@ class Formula:
         groups: the components of a sum, or one with all coordinates.
         zero_at_terminal: whether R is not the sum at terminal states.
         boxes: of the terminal states, low < s ≤ high ``[b, 2, d]``; None if they are not known as boxes.
-        paid: R in each of the boxes ``[b]``; where they overlap, that of the last.
+        ends: R at terminal states; None if it is 0 at all of them.
         title: what it is, in words.
 
     :meta private:
@@ -152,13 +155,21 @@ class Formula:
     groups: tuple[Group, ...]
     zero_at_terminal: bool
     boxes: Array | None
-    paid: Array
+    ends: Ends | None
     title: str
 
     @property
     def terms(self) -> tuple[Term, ...]:
         """Those of all groups."""
         return tuple(term for group in self.groups for term in group.terms)
+
+    @property
+    def paid(self) -> tuple[tuple[Array, float], ...]:
+        """The boxes of the terminal states ``[2, d]`` and R in each; where they overlap, that of the last."""
+        boxes, paid = (np.zeros((0, 2, len(self.domain))) if self.boxes is None else self.boxes), None
+        if self.ends is not None:
+            boxes, paid = self.ends.within(boxes)
+        return tuple(zip(boxes, np.zeros(len(boxes)).tolist() if paid is None else paid.tolist(), strict=True))
 
     def check_writable(self) -> None:
         """Refuse a formula with a part that is a Python function."""

@@ -58,7 +58,7 @@ def _model(formula: Formula, onnx: Any) -> Any:
         tables = [graph.table(states, axis) for axis in term.axes]
         values.append(graph.ridges(term, tables) if isinstance(term, Ridges) else graph.expansion(term, tables))
     total = reduce(lambda first, second: graph("Add", first, second), values)
-    for (start, end), paid in zip(() if formula.boxes is None else formula.boxes, formula.paid, strict=False):
+    for (start, end), paid in formula.paid:
         sides = graph("And", graph("Greater", states, start), graph("Not", graph("Greater", states, end)))
         count = graph("MatMul", graph("Cast", sides, to=onnx.TensorProto.DOUBLE), np.ones((len(low), 1)))
         total = graph("Where", graph("Greater", count, np.array([len(low) - 0.5])), np.array([paid]), total)

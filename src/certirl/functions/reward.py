@@ -90,7 +90,7 @@ class Reward(Record):
         basis: the functions φ.
         coefficients: α ``[k]``, read-only.
         ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if that is not known.
-        zero_at_terminal: whether R is not the sum at terminal states; True if ``ended`` is given.
+        zero_at_terminal: whether R is not the sum at terminal states; True if ``ended`` or ``ends`` is given.
         extrapolation: the points of a grid without data, where R is a lower bound rather than an estimate ``[k]``; None
             if there are none.
         ends: R at terminal states, which pay it at every later step; None if it is 0 at all of them.
@@ -126,7 +126,14 @@ class Reward(Record):
         if self.ended is not None and not callable(self.ended):
             raise TypeError(f"ended must be a function of states [n, d], got {shown(self.ended)}")
         as_flag(self.zero_at_terminal, "zero_at_terminal")
-        object.__setattr__(self, "zero_at_terminal", self.zero_at_terminal or self.ended is not None)
+        if self.ends is not None and (
+            not isinstance(self.ends, Ends) or self.ends.boxes.shape[1:] != (2, self.basis.dimension)
+        ):
+            raise TypeError(f"ends must be of states of {self.basis.dimension} coordinates, got {shown(self.ends)}")
+        terminal = self.zero_at_terminal or self.ended is not None or self.ends is not None
+        object.__setattr__(self, "zero_at_terminal", terminal)
+        if terminal and len(self.components) > 1:
+            raise ValueError("a sum of rewards is made of expansions in bases, without terminal states")
 
     @classmethod
     def sum(
@@ -281,14 +288,15 @@ class Reward(Record):
         return self.zero_at_terminal and self.ended is None
 
     def __str__(self) -> str:
+        paid = "" if self.ends is None else f", {self.ends}"
         if isinstance(self.basis, Features):
-            terminal = ", 0 at terminal states" if self.zero_at_terminal else ""
+            terminal = paid or (", 0 at terminal states" if self.zero_at_terminal else "")
             arguments = "s, a" if self.of_actions else "s"
             return f"R({arguments}) = {self.basis.formula(self.coefficients)}{terminal}"
         names = [f"R({component.name})" for component in self.components]
         total = " + ".join(names) if len(names) <= 4 else f"{names[0]} + {names[1]} + … + {names[-1]}"
         where = f"{self.basis} on {describe(self.domain)}" if len(names) == 1 else f"{total}, {self.basis}"
-        return f"{where}, ‖α‖₁ = {self.norm:.4g}"
+        return f"{where}, ‖α‖₁ = {self.norm:.4g}{paid}"
 
     @property
     def formula(self) -> Formula:
@@ -303,15 +311,7 @@ class Reward(Record):
             for component, piece in zip(components, pieces, strict=True)
         )
         boxes = getattr(self.ended, "boxes", None)
-        paid = np.zeros(0 if boxes is None else len(boxes))
-        if boxes is not None and self.ends is not None:
-            low, high = (
-                np.maximum(*_pairs(boxes[:, 0], self.ends.boxes[:, 0])),
-                np.minimum(*_pairs(boxes[:, 1], self.ends.boxes[:, 1])),
-            )
-            both = np.stack([low, high], axis=1)[(low < high).all(axis=1)]
-            boxes, paid = np.concatenate([boxes, both]), np.append(paid, np.full(len(both), self.ends.worth))
-        return Formula(self.domain, groups, self.zero_at_terminal, boxes, paid, str(self))
+        return Formula(self.domain, groups, self.zero_at_terminal, boxes, self.ends, str(self))
 
     def to_latex(
         self,
@@ -450,11 +450,6 @@ def value_function(basis: Basis, coefficients: Array, ended: Callable[[Array], A
     if isinstance(basis, EndBasis):
         return Reward(basis.base, coefficients[:-1], ended, ends=basis.ends(coefficients))
     return Reward(basis, coefficients, ended)
-
-
-def _pairs(first: Array, second: Array) -> tuple[Array, Array]:
-    """Every row of the first with every row of the second."""
-    return np.repeat(first, len(second), axis=0), np.tile(second, (len(first), 1))
 
 
 def known_expert(reward: Any, expert: Any) -> Any:

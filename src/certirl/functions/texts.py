@@ -67,11 +67,12 @@ def latex(
         lines.append(f"{symbol}({arguments}) &= {writer.total(formula.groups[0])}")
     lines += writer.definitions(formula.terms)
     if formula.zero_at_terminal:
-        for paid in dict.fromkeys(formula.paid.tolist() or [0.0]):
-            where = r"\text{at terminal states}"
-            if formula.boxes is not None:
-                where = writer.boxes(formula.boxes[formula.paid == paid])
-            lines.append(rf"{symbol}({arguments}) &= {writer.number(paid)} \quad {where}")
+        where = r"\text{at terminal states}" if formula.boxes is None else writer.boxes(formula.boxes)
+        lines.append(rf"{symbol}({arguments}) &= 0 \quad {where}")
+        if formula.ends is not None:
+            lines[-1] += r"\text{, but}"
+            where = rf"\text{{at those of them }} {writer.boxes(formula.ends.boxes)}"
+            lines.append(rf"{symbol}({arguments}) &= {writer.number(formula.ends.worth)} \quad {where}")
     if len(lines) == 1:
         return lines[0].replace("&= ", "= ")
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
@@ -300,10 +301,11 @@ def python(formula: Formula) -> str:
         for term in group.terms:
             summand = module.ridges(term) if isinstance(term, Ridges) else module.expansion(term)
             module.body.append(f"values = values + {summand}")
-    if formula.boxes is not None:
+    if formula.paid:
+        boxes, paid = zip(*formula.paid, strict=True)
         module.body += [
-            f"for (low, high), paid in zip({module.constant('TERMINAL', formula.boxes)}, "
-            f"{module.constant('PAID', formula.paid)}):  # at terminal states",
+            f"for (low, high), paid in zip({module.constant('TERMINAL', np.stack(boxes))}, "
+            f"{module.constant('PAID', paid)}):  # at terminal states",
             "    values = np.where(((s > low) & (s <= high)).all(axis=1), paid, values)",
         ]
     lines = "\n    ".join(["values = np.zeros(len(s))", *module.body, "return values"])

@@ -73,10 +73,10 @@ def hull_with_zero(slopes: Array, spreads: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class ValueReward(Record):
-    """``R(s) = V(s) − γ max_a V(f_a(s))``: the reward whose optimal value is V, 0 at terminal states.
+    """``R(s) = V(s) − γ max_a V(f_a(s))``, (1 − γ)V(s) at terminal states: the reward whose optimal value is V.
 
     Attributes:
-        value: V on a grid, 0 at terminal states.
+        value: V on a grid.
         simulator: f_a, deterministic.
         discount: γ.
 
@@ -96,9 +96,9 @@ class ValueReward(Record):
         """R at a state or at states ``[n, d]``."""
         rows = as_rows(states, self.value.basis.dimension)
         after = [self.value(_next(self.simulator, rows, action)) for action in range(self.simulator.n_actions)]
-        total, terminal = self.value(rows) - self.discount * np.max(after, axis=0), terminal_of(self.simulator)
-        total = np.where(terminal(rows), 0.0, total) if terminal is not None else total
-        return like_input(total, states, self.value.basis.dimension)
+        here, ahead, terminal = self.value(rows), np.max(after, axis=0), terminal_of(self.simulator)
+        ahead = np.where(terminal(rows), here, ahead) if terminal is not None else ahead
+        return like_input(here - self.discount * ahead, states, self.value.basis.dimension)
 
 
 @archive.record
@@ -379,9 +379,10 @@ def certify_deterministic(
             with the best bound in the cell. An expert alone does not say what it aims at: pass ``value`` or ``reward``,
             too, say ``value=certirl.solve(simulator, expert=expert, discount=0.9)``.
         value: V̂: a `planning.Plan`, or a function of states: a `Solution`, whose value is meant, a `Reward` that stands
-            for V̂, or any other. It is made multilinear on a grid, and 0 at terminal states. Left out, ``expert`` if it
-            is a plan, else computed from ``reward`` on its grid.
-        reward: R on `Cells`, on the grid of V̂. Left out, the reward ``R = V̂ − γ max_a V̂∘f_a``, whose value is V̂.
+            for V̂, or any other. It is made multilinear on a grid, and 0 at terminal states: a value with other numbers
+            there is refused if it says so. Left out, ``expert`` if it is a plan, else computed from ``reward``.
+        reward: R on `Cells`, on the grid of V̂, 0 at terminal states. Left out, ``R = V̂ − γ max_a V̂∘f_a``, whose value
+            is V̂.
         discount: γ; known from a plan or a solution.
         lipschitz: ``L[a, i, j]``, or ``L[i, j]`` for all actions, or in one coordinate a number, with
             ``|f_a(s)_i − f_a(m)_i| ≤ Σ_j L[a, i, j] |s_j − m_j|`` for the states s of a cell with the middle m, in
@@ -423,6 +424,7 @@ def certify_deterministic(
     live = np.flatnonzero(~over)
     if not len(live):
         raise ValueError("all states are terminal")
+    _check_ends(simulator, guess, reward, coarse, centres[live])
     actions = np.full(len(centres), -1)
     if not greedy:
         actions[live] = _one_action(as_policy(expert, simulator.n_actions), centres[live])
@@ -511,6 +513,22 @@ def _check_given(expert: Any, guess: Any, reward: Any, discount: Any) -> None:
         raise ValueError(f"{setting('value')} is a solution without a value: {guess.reason}")
     if discount is None:
         raise ValueError("pass discount, say discount=0.9: the value does not say it")
+
+
+def _check_ends(simulator: Any, guess: Any, reward: Any, grid: Cells, states: Array) -> None:
+    """Refuse a V̂ or an R that is not 0 at terminal states, and an R that is not its sum at the other states."""
+    terminal, value = terminal_of(simulator), getattr(guess, "value", guess)
+    pays = any(getattr(each, "ends", None) is not None for each in (value, reward))
+    if hasattr(guess, "values") and terminal is not None:  # a plan knows what terminal states pay
+        points = grid.points()
+        pays = pays or bool(np.asarray(guess.value(points))[terminal(points)].any())
+    if pays:
+        raise ValueError(
+            "a proof by cells is for values and rewards that are 0 at terminal states, and this one has other numbers "
+            "there: pass a value that is 0 at all of them"
+        )
+    if reward is not None and reward.ended is not None and reward.ended(states).any():
+        raise ValueError("the reward has terminal states that are not terminal in the simulator: pass one for it")
 
 
 def _single(values: Array, *, down: bool = False) -> Any:

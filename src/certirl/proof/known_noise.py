@@ -527,7 +527,7 @@ def _reward_at_nodes(function: Any, domain: Domain, cells: int) -> tuple[Array, 
     if getattr(function, "of_actions", False):
         raise ValueError(OF_ACTIONS)
     basis = function.basis if isinstance(function, Reward) else None
-    exact = isinstance(basis, Cells) and basis.domain == domain and not basis.periodic
+    exact = isinstance(basis, Cells) and basis.domain == domain and not basis.periodic and not function.zero_at_terminal
     steps = basis.shape[0] if exact and isinstance(basis, Cells) else 1
     count = steps * ceil(cells / steps)
     if count > _MOST_CELLS:

@@ -435,7 +435,8 @@ def _single_charts(
 ) -> tuple[Chart | Map, ...]:
     """A function without components; one picture for each action on a box if it depends on the action."""
     is_policy = solution is not None and solution.expert is None
-    label, calls = f"{word} {letter}({'s, a' if function.of_actions else 's'})", [("", function)]
+    label = f"{word} {letter}({'s, a' if function.of_actions else 's'})"
+    calls = [("" if function.ends is None else f"{letter} is {function.ends}", function)]
     if function.of_actions and solution is not None:
         actions = range(solution.n_actions)
         calls = [(names.action(a), lambda states, a=a: function(states, a)) for a in actions]  # type: ignore[misc]
@@ -479,7 +480,8 @@ def _function_line(
             spans += _spans(s, (best == action) & ~mask, f"{names.action(action)} is best", action)
     spans += _spans(s, mask, "extrapolated")
     low, high = _range([curve.y if mask.all() else curve.y[~mask] for curve in curves])
-    return Chart("", names.coordinate(0, 1), label, curves, tuple(spans), low=low, high=high)
+    title = "" if function.ends is None else calls[0][0]
+    return Chart(title, names.coordinate(0, 1), label, curves, tuple(spans), low=low, high=high)
 
 
 class Sheet(NamedTuple):

@@ -28,6 +28,7 @@ from certirl.fit.witness import Witness, place_of
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.components import Component, SumBasis
+from certirl.functions.ends import in_words
 from certirl.functions.extrema import TIE, minimum, ranked
 from certirl.functions.features import Feature, Features
 from certirl.functions.inequalities import binomial_interval
@@ -877,8 +878,7 @@ class Solution(Record):
         if self.value is None or self.value.ends is None:
             return ""
         ends = self.value.ends
-        where = TerminalBoxes(ends.boxes, 0.0, 0.0, 1)
-        return f"ends that the expert avoids ({where}) are worth {ends.worth:.3g}, all others 0"
+        return f"ends that the expert avoids ({in_words(ends.boxes)}) are worth {ends.worth:.3g}, all others 0"
 
     def _contributions(self) -> str:
         """The components that contribute most, and what each adds to the margin against every alternative action."""
