@@ -328,7 +328,8 @@ def outside(states):
 
 @pytest.mark.parametrize("place", PLACES, indirect=True)
 def test_an_error_in_a_task_is_the_same_sentence(place):
-    with pytest.raises(ValueError, match=r"^the states are all wrong$"):
+    sentence = r"^the simulator's sample failed in outside \(.*\): ValueError: the states are all wrong$"
+    with pytest.raises(certirl.UserCodeError, match=sentence):
         accumulated(Holding(outside), place)
 
 
