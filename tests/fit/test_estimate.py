@@ -5,7 +5,7 @@ import pytest
 
 import certirl
 from certirl.data.moments import accumulate, total
-from certirl.data.simulator import draw
+from certirl.data.simulator import Counted, draw
 from certirl.data.transitions import CHUNK
 from certirl.ground.work import on
 from sizes import sizes
@@ -147,13 +147,14 @@ def test_logged_states_from_anywhere_are_fine_for_least_squares():
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_number_of_samples():
+@pytest.mark.parametrize("keeps", [False, True])
+def test_memory_does_not_grow_with_the_number_of_samples(keeps):
     basis = certirl.Legendre(11).on(PROBLEM.domain)
     peaks = []
     for n in (8 * CHUNK, 8 * CHUNK, 32 * CHUNK):  # the first call loads what is compiled
         tracemalloc.start()
         with on(1):  # with several threads the peak depends on which chunks meet
-            accumulate(draw(PROBLEM, basis, n, 0), [(basis, basis)], n_actions=3)
+            accumulate(draw(Counted(PROBLEM), basis, n, 0, keeps=keeps), [(basis, basis)], n_actions=3)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 1.1 * peaks[1] < 64e6

@@ -191,7 +191,7 @@ def as_trials(trials: Any) -> int:
 
 
 Purpose = Literal["answer", "checks", "trials", "again"]
-REMEMBERED = 1 << 24  # numbers of drawn transitions that are kept for a second reading: 128 MB
+REMEMBERED = 1 << 21  # numbers of drawn transitions that are kept for a second reading: 16 MB
 
 
 class Counts:

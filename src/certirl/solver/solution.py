@@ -112,7 +112,7 @@ class Share(Record):
 class Asked(Record):
     """The different rows that a simulator was asked about, of the action asked most.
 
-    Up to 128 MB of transitions are kept; beyond that, and on other machines, those that are read a second time are
+    Up to 16 MB of transitions are kept; beyond that, and on other machines, those that are read a second time are
     drawn a second time, the same ones, and are not counted here again.
 
     Attributes:
