@@ -57,21 +57,70 @@ def test_places_that_states_share_are_found():
 
 
 class Table:
-    """Two coordinates, no noise: a step along either of them, or none."""
+    """Two coordinates, no noise: a step along either of them that becomes shorter towards its end, or none."""
 
     n_actions, domain = 3, ((-1.0, 1.0), (-1.0, 1.0))
 
     def sample(self, states, action, rng):
+        return 0.93 * states + 0.07 * np.array([(0, 0), (1, 0), (0, -1)])[action]
+
+
+class Walled(Table):
+    """Steps of one length up to the walls at s₀ = 1 and s₁ = −1: they bend 0.07 before them. Keeps what it is asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def sample(self, states, action, rng):
+        self.asked.append(states)
         return np.clip(states + 0.07 * np.array([(0, 0), (1, 0), (0, -1)])[action], -1, 1)
 
 
+def diagonal(states):
+    return 1 + (states[:, 0] > states[:, 1])
+
+
 def test_without_noise_a_planner_on_the_grid_of_the_reward_finds_the_value_again():
-    found = certirl.solve(Table(), expert=lambda s: 1 + (s[:, 0] > s[:, 1]), discount=0.95, samples=3_000, rng=0)
+    """Where next states are linear between those observed: R is read from them alone."""
+    found = certirl.solve(Table(), expert=diagonal, discount=0.95, samples=3_000, trials=0, rng=0)
     grid = found.reward.basis
     best = plan(Table(), found, points=grid.counts)
     wanted = found.value(grid.points())
-    errors = np.abs(best.values - wanted) / np.ptp(wanted)  # of next states between those observed
-    assert grid.counts == (201, 201) and errors.max() < 0.02 and errors.mean() < 1e-3
+    assert grid.counts == (201, 201) and np.abs(best.values - wanted).max() < 1e-4 * np.ptp(wanted)
+
+
+@pytest.fixture(scope="module")
+def walled():
+    """The solution, the states that were asked, and the error of R at states, as a share of the span of V."""
+    simulator = Walled()
+    found = certirl.solve(simulator, expert=diagonal, discount=0.95, samples=3_000, trials=0, rng=0)
+    grid = found.reward.basis
+    value = Reward(grid, found.value(grid.points()))  # as a planner on the grid has it
+
+    def error(states):
+        ahead = np.max([value(Walled().sample(states, action, None)) for action in range(3)], axis=0)
+        return np.abs(found.reward(states) - (value(states) - 0.95 * ahead)) / np.ptp(value.coefficients)
+
+    return found, np.concatenate(simulator.asked), error
+
+
+def from_the_bend(states):
+    return np.minimum(np.abs(states[:, 0] - 0.93), np.abs(states[:, 1] + 0.93))
+
+
+def test_without_noise_the_reward_is_exact_where_the_states_asked_tell_the_steps(walled):
+    found, asked, error = walled
+    points = found.reward.basis.points()
+    assert error(points[from_the_bend(points) > 0.2]).max() < 1e-9
+    # At the states asked themselves, too, but in cells of the grid in which the best action changes.
+    errors = error(asked[from_the_bend(asked) > 0.2])
+    assert np.quantile(errors, 0.95) < 1e-9 and errors.max() < 1e-3
+
+
+def test_beside_a_wall_the_reward_is_as_exact_as_the_states_asked_are_dense(walled):
+    found, asked, error = walled
+    errors = error(found.reward.basis.points())
+    assert errors.max() < 0.02 and errors.mean() < 1e-4 and (errors > 1e-4).mean() < 0.04
 
 
 class Corridor:
