@@ -118,7 +118,7 @@ def test_without_noise_the_reward_is_exact_where_the_states_asked_tell_the_steps
 
 
 def test_beside_a_wall_the_reward_is_as_exact_as_the_states_asked_are_dense(walled):
-    found, asked, error = walled
+    found, _, error = walled
     errors = error(found.reward.basis.points())
     assert errors.max() < 0.02 and errors.mean() < 1e-4 and (errors > 1e-4).mean() < 0.04
 
