@@ -484,7 +484,12 @@ def test_demonstrations_in_a_table_have_columns_by_name_and_the_actions_of_the_l
         certirl.solve(log, expert="Left", discount=0.9)
     assert "without" not in certirl.policy_from(x, np.zeros(300, int), errors=0.01).assumption
     swapped = tables.read(
-        rows | {"move": seen["move"]}, state="x", action="move", next_state="y", actions=["right", "left"], domain=(-1, 1)
+        rows | {"move": seen["move"]},
+        state="x",
+        action="move",
+        next_state="y",
+        actions=["right", "left"],
+        domain=(-1, 1),
     )
     with pytest.raises(
         ValueError, match=r"the data as right, left: write policy_from\(…, actions=\['right', 'left'\]\)"

@@ -115,7 +115,7 @@ def solution(case):
 def test_the_status_is_that_of_the_weakest_finding(case, solution):
     assert type(solution) is certirl.Solution and solution.status in STATUSES
     least = weakest(solution.findings)
-    assert (solution.status, solution.reason) == (least.status, least.cause)
+    assert (solution.status, solution.reason) == (least.status, least.sentence)
     assert (solution.status == "certified") == ("proved" in case)
     judged = solution.judged(Reason.ROUNDS.finding())
     assert judged.status == "undetermined" and judged.reason.endswith("allow more rounds or a larger tolerance")
@@ -127,6 +127,9 @@ def test_the_print_has_few_lines_and_begins_with_the_status(solution):
     assert 4 <= len(lines) <= most and lines[0].lower().startswith(solution.status) and lines[0].endswith(".")
     assert all(line.startswith("  ") and not line.startswith("   ") for line in lines[1:])
     assert [line.split()[0] for line in lines].count("data") == 1
+    if not solution.stats.objective and solution.status != "certified":  # one cause first, the others below
+        causes = [each.sentence for each in solution.findings if each.status == solution.status]
+        assert lines[0].endswith(f": {causes[0]}.") and all(cause in "".join(lines) for cause in causes)
     assert len(repr(solution)) < 120 and "\n" not in repr(solution) and solution.status in repr(solution)
     assert str(solution.stats).startswith("functions ") and "nan" not in str(solution.stats)
 
@@ -312,7 +315,29 @@ def test_every_reason_has_a_status_a_cause_and_a_cure():
         "x",
     )
     numbers = dict.fromkeys(
-        ("fresh", "training", "error", "share", "least", "gap", "most", "margin", "samples", "errors", "chance"), 0.5
+        (
+            "fresh",
+            "training",
+            "error",
+            "share",
+            "least",
+            "gap",
+            "most",
+            "margin",
+            "samples",
+            "errors",
+            "chance",
+            "plan",
+            "expert",
+            "episodes",
+            "limit",
+            "steps",
+            "loss",
+            "trials",
+            "needed",
+            "misfit",
+        ),
+        0.5,
     )
     for reason in Reason:
         finding = reason.finding(**words, **numbers)

@@ -227,7 +227,7 @@ class UserCodeError(RuntimeError):
         >>> def expert(states):
         ...     return {}["left"]
         >>> try:
-        ...     certirl.solve(certirl.problems.thermostat(), discount=0.9, expert=expert, samples=100, rng=0)
+        ...     certirl.solve(certirl.problems.thermostat(), discount=0.9, expert=expert, samples=200, rng=0)
         ... except certirl.UserCodeError as problem:
         ...     print(type(problem.__cause__).__name__)
         KeyError

@@ -190,7 +190,7 @@ class Reason(Enum):
         PLANNED[1] + ", so that R does not explain it",
         "try fewer or other functions of V, or more samples",
     )
-    REACHES_THE_SAME = "validated", "its episodes have the same ends as the expert's"
+    REACHES_THE_SAME = "validated", "episodes of the plan on R alone have about the same {what} as the expert's"
     REACHES_AVOIDED = (
         "solved",
         "planning on R alone reaches ends that the expert avoids in {plan:.1%} of {episodes:,} episodes, the expert in "

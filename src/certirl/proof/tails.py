@@ -50,6 +50,8 @@ class LeastNoise(NamedTuple):
         scale: a unit of length, about a standard deviation.
         beyond: P(ξ > x) for x ≥ 0, of an array.
         words: the law.
+
+    :meta private:
     """
 
     scale: float

@@ -517,7 +517,7 @@ class Solution(Record):
 
     @property
     def reason(self) -> str:
-        """The cause of the status in a sentence, and what to change; the print names further causes below."""
+        """The cause of the status in a sentence, and what to change; the line "checks" names further causes."""
         return self._weakest.sentence
 
     def noted(self, finding: Finding) -> Solution:
@@ -804,7 +804,6 @@ class Solution(Record):
         checks = (texts.get("independence"), self._slack_used(), texts.get("program"))
         assumed = proof.assumptions if proof is not None and (is_proved or not self._by_value) else ()
         return {
-            "also": [finding.sentence for finding in self._also],
             "reward": [self._reward_line()],
             "parts": [self._contributions()] if len(self.components) > 1 and self.reward is not None else [],
             "expert": [
@@ -813,22 +812,21 @@ class Solution(Record):
             ],
             "margin": [claimed.get("margin") or self._margin_line()],
             "tube": tube,
-            "planning": [trials.get("planning")] if self.witness is None else [],
-            "ends": [trials.get("ends")] if self.witness is None else [],
+            "planning": [trials.get("planning"), trials.get("ends")] if self.witness is None else [],
             "witness": [self._conflict()],
             "proof": [self._refuted()],
             "data": [self._data_line(), *(self.stats.log_notes if proof is None else ())],
             "basis": [] if self._by_value or proof is not None else [self.stats.choice],
-            "checks": [*checks, trials.get("model"), trials.get("coverage")],
+            "checks": [*self._also, *checks, trials.get("model"), trials.get("coverage")],
             "terminal": [trials.get("terminal"), self._ends_line(), self._replaced],
             "assumed": assumed or [texts.get("assumed")],
         }
 
     @property
-    def _also(self) -> list[Finding]:
+    def _also(self) -> list[str]:
         """The findings that allow no more than the one of the first line, where that is one of a trial."""
         first = self.findings[0] if self._is_unproved else self._weakest
-        same = [finding for finding in self.findings if finding.status == self.status and finding is not first]
+        same = [each.sentence for each in self.findings if each.status == self.status and each is not first]
         return same if self._by_value and self.status in ("undetermined", "solved", "validated") else []
 
     @property

@@ -437,7 +437,9 @@ def _of_ends(reached: Reached, *, of_features: bool) -> Finding:
         return Reason.REACHES_NO_END.finding(steps=reached.steps, **numbers | {"plan": left[0], "expert": left[1]})
     if reached.loss > GAP:
         return Reason.EARNS_LESS.finding(loss=reached.loss, **numbers)
-    return Reason.REACHES_THE_SAME.finding(**numbers)
+    ended = min(reached.unfinished) < reached.episodes
+    compared = ["ends"] * (ended or reached.returns is None) + ["returns"] * (reached.returns is not None)
+    return Reason.REACHES_THE_SAME.finding(what=" and ".join(compared))
 
 
 def _before_trials(solution: Solution) -> list[Finding]:
