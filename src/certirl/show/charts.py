@@ -436,7 +436,9 @@ def _single_charts(
     """A function without components; one picture for each action on a box if it depends on the action."""
     is_policy = solution is not None and solution.expert is None
     label = f"{word} {letter}({'s, a' if function.of_actions else 's'})"
-    calls = [("" if function.ends is None else f"{letter} is {function.ends}", function)]
+    calls = [
+        ("" if function.ends is None else f"{letter} is {function.ends.worth:.4g} at some terminal states", function)
+    ]
     if function.of_actions and solution is not None:
         actions = range(solution.n_actions)
         calls = [(names.action(a), lambda states, a=a: function(states, a)) for a in actions]  # type: ignore[misc]
