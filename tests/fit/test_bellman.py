@@ -107,7 +107,7 @@ def test_standard_errors_hold_where_the_error_of_the_expert_is_magnified(paired)
 
 @pytest.mark.parametrize("discount", [0.0, 1.0, -0.1, 1.5, float("nan")])
 def test_a_bad_discount_is_one_sentence(discount):
-    with pytest.raises(ValueError, match="discount must be a number, finite|strictly between 0 and 1"):
+    with pytest.raises(ValueError, match=r"discount must be a number, finite|strictly between 0 and 1"):
         certirl.bellman(PROBLEM.operators(certirl.Legendre(3)), discount=discount)
 
 

@@ -934,8 +934,8 @@ class HeldOutErrors(NamedTuple):
         relative: the mean square error in φ at the next states, over that of a regression; below `CLEARLY` the model is
             better.
         misfit: the mean square error in a few polynomials of the next state, over what the noise and an error of a
-            tenth of a step would leave: about 1 for the true dynamics. Above 1/`CLEARLY` these are not a drift plus noise that is the same
-            everywhere.
+            tenth of a step would leave: about 1 for the true dynamics. Above 1/`CLEARLY` these are not a drift plus
+            noise that is the same everywhere.
     """
 
     relative: float
