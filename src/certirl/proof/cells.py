@@ -521,7 +521,7 @@ def _check_ends(simulator: Any, guess: Any, reward: Any, grid: Cells, states: Ar
     pays = any(getattr(each, "ends", None) is not None for each in (value, reward))
     if hasattr(guess, "values") and terminal is not None:  # a plan knows what terminal states pay
         points = grid.points()
-        pays = pays or bool(np.asarray(guess.value(points))[terminal(points)].any())
+        pays = pays or bool(np.any(guess.value(points[terminal(points)])))
     if pays:
         raise ValueError(
             "a proof by cells is for values and rewards that are 0 at terminal states, and this one has other numbers "
