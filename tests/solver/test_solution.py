@@ -273,6 +273,14 @@ def test_a_policy_that_takes_one_action_has_the_functions_of_that_action():
     np.testing.assert_allclose(one.reward(states), same.reward(states))
 
 
+def test_of_a_rule_that_ends_no_episode_no_ends_are_asked_for():
+    endless = Glide()
+    endless.terminal = lambda states: np.zeros(len(states), dtype=bool)
+    found = certirl.solve(endless, expert=middle, discount=0.8, rng=0, samples=500)
+    assert found.status == "validated" and found.stats.reached is None
+    assert "449 trials are too few to follow the plan" in solved("a policy, terminal").reason
+
+
 def test_one_component_is_the_plain_problem():
     plain = solved("an action")
     alone = certirl.solve(STEADY, components=[[0]], discount=0.7, rng=0, samples=2_000, **FUNCTIONS)

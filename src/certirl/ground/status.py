@@ -176,7 +176,7 @@ class Reason(Enum):
         "validated",
         "outside the switching tube V prefers the expert's action at {share}",
     )
-    PREFERRED_TOO_SELDOM = "solved", PREFERRED[1] + "; validated means above {least:.0%}"
+    PREFERRED_TOO_SELDOM = "solved", PREFERRED[1] + "; validated means a lower end above {least:.0%}"
     PLANNED = "validated", "planning on R alone{model} is {gap:.1%} away from the expert"
     PLANNED_IN_MODEL = "solved", PLANNED[1]
     PLANNED_AWAY = "solved", PLANNED[1] + "; validated means up to {most:.0%}"

@@ -417,7 +417,7 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
         planned = replace(planned, stats=replace(planned.stats, reached=reached))
         if reached is not None:
             findings.insert(1, _of_ends(reached, of_features=solution.path is not None))
-        elif termination is not None:
+        elif solution.stats.terminal is not None or any(termination or ()):  # some state is terminal
             findings.insert(1, Reason.NOT_FOLLOWED.finding(trials=trials, needed=FOLLOWED * PAIRS * FEWEST_STEPS))
     stats = replace(planned.stats, greedy_share=everywhere, outside_share=away)
     return replace(planned, stats=stats).judged(*findings)
