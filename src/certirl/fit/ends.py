@@ -30,7 +30,8 @@ from certirl.ground.records import Record
 WALKS = 200  # of the expert and of random actions, from which kinds of ends are learned
 OTHERS = 100  # start states from which random actions and a disturbed expert are followed
 SOME = 0.05  # of these: ends that the expert does not avoid
-ROUND = 25  # start states of a round of episodes
+ROUND = 25  # start states of a round of episodes, at least
+SPARE = 1.25  # times the rows that a start of the costliest round took are kept for a start of the next one
 FEWEST_STEPS, LONGEST = 10, 300  # of an episode that is followed to its end
 PAIRS = 150  # of episodes, that the rows must suffice for
 MOST_STARTS = 1_000
@@ -71,8 +72,8 @@ def follow(
 ) -> list[Episodes]:
     """Episodes of some policies from the same states; the simulator is asked about those alone that have not ended.
 
-    At a step at which all policies take the same action they meet the same noise: the ends of two policies that are
-    nearly the same then differ in few episodes, and few episodes tell how often.
+    Policies meet the same noise, and are asked about once as long as they do the same: the ends of two policies that
+    are nearly the same then differ in few episodes, and few episodes tell how often.
 
     Args:
         simulator: the dynamics.
@@ -95,19 +96,21 @@ def follow(
                 taken[rows] = choose(policy, episodes.last[rows], uniform[rows])
         if (actions < 0).all():
             break
-        same = (actions == actions[0]).all(axis=0)
-        for action in np.unique(actions[actions >= 0]).tolist():
-            seed = int(rng.integers(2**31))
-            for taken, episodes in zip(actions, each, strict=True):
-                for chosen, noise in ((same, np.random.default_rng(seed)), (~same, rng)):
-                    rows = np.flatnonzero((taken == action) & chosen)
-                    if not len(rows):
-                        continue
-                    before = episodes.last[rows]
-                    after = np.asarray(ask(simulator, before, action, noise, domain))
+        before = np.stack([episodes.last for episodes in each])
+        together = (actions == actions[0]).all(axis=0) & (before == before[0]).all(axis=(0, 2))
+        kinds, kind = np.unique(np.concatenate([actions, together[None]]), axis=1, return_inverse=True)
+        for index, (*chosen, alike) in enumerate(kinds.T.tolist()):
+            rows, seed = np.flatnonzero(kind.ravel() == index), int(rng.integers(2**31))
+            for action, episodes, places in zip(chosen, each, before, strict=True):
+                if action < 0:
+                    continue
+                if episodes is each[0] or not alike:
+                    after = np.asarray(ask(simulator, places[rows], action, np.random.default_rng(seed), domain))
                     if callable(paid):
-                        episodes.earned[rows] += discount**number * _paid(paid, before, action, after)
-                    episodes.last[rows] = after
+                        earned = discount**number * _paid(paid, places[rows], action, after)
+                if callable(paid):
+                    episodes.earned[rows] += earned
+                episodes.last[rows] = after
         for taken, episodes in zip(actions, each, strict=True):
             rows = np.flatnonzero(taken >= 0)
             episodes.steps[rows] += 1
@@ -287,21 +290,23 @@ def compare_ends(
     pays = callable(getattr(simulator, "reward", None))
     if steps < FEWEST_STEPS or (terminal_of(simulator) is None and not pays):
         return None
-    states, before = states[:MOST_STARTS], _asked(simulator)
+    states, left, costliest = states[:MOST_STARTS], rows, 0.0
     at = rng.integers(1, steps, size=len(states))  # chosen beforehand: what follows does not depend on it
     rounds: list[list[Episodes]] = []
-    for start in range(0, len(states), ROUND):
-        part, most = states[start : start + ROUND], at[start : start + ROUND]
+    start, size = 0, ROUND
+    while start < len(states) and size >= ROUND:
+        before, part, most = _asked(simulator), states[start : start + size], at[start : start + size]
         limits, asked = np.full(len(part), steps), dict[str, Any](rng=rng, discount=discount)
         even = follow(simulator, [plan, policy], part, limits, at=most, **asked)
-        few = limits * (start < OTHERS)
+        few = limits * (start + np.arange(len(part)) < OTHERS)
         chance = follow(simulator, [uniform_policy(simulator.n_actions)], part, few, **asked)
         rough = follow(simulator, [disturbed(policy)], part, few * (avoided is None), **asked)
         own = even[1].alive
         later = follow(simulator, [plan, policy], even[1].midway[own], limits[own], **asked)
         rounds.append([*even, *chance, *rough, *later])
-        if (_asked(simulator) - before) * (1 + ROUND / (start + len(part))) > rows:
-            break
+        start, left = start + len(part), left - (_asked(simulator) - before)
+        costliest = max(costliest, (_asked(simulator) - before) / len(part))
+        size = min(2 * size, int(left / max(SPARE * costliest, 1e-9)))  # few calls of many states are fast
     made, expert, random, others, *own_ones = (_joined(list(each)) for each in zip(*rounds, strict=True))
     first = slice(OTHERS)
     if avoided is None:

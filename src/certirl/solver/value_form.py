@@ -46,6 +46,7 @@ from certirl.fit.effects import (
 )
 from certirl.fit.ends import (
     FEWEST_STEPS,
+    MOST_STARTS,
     PAIRS,
     Reached,
     compare_ends,
@@ -98,7 +99,6 @@ UNEXPLAINED = 0.3  # of the states: from here on nothing is called explained
 PREFERRED = 0.9  # share of the fresh states outside the tube, lower end of its interval: validated from here on
 GAP = 0.02  # between planning on R alone and the expert, in units of what acting at random loses: validated up to here
 UNUSABLE = 0.3  # the same: from here on nothing is called solved
-FOLLOWED = 2  # one row of as many trials is of an episode that is followed to its end
 COARSE = 0.1  # the same, by which the plan on R is worse than the expert under R: from here on it judges nothing
 MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid, in all and along one coordinate
 STATES_PER_POINT = 1.5
@@ -175,8 +175,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         elif tried and simulator is None:
             solution = _tried_in_a_model(solution, model, policy)
         elif tried:
-            known = model.nearby if model.effects.noiseless else None
-            solution = try_out(solution, asked, rng=generator, known=known)
+            solution = try_out(solution, asked, rng=generator, known=model.nearby)
         watch(f"3 of {STAGES}: errors are estimated and the reward is tried", 3, STAGES)
         return solution
 
@@ -331,8 +330,8 @@ class Fresh(NamedTuple):
     Attributes:
         states: at which V is compared with the expert ``[n, d]``.
         next_states: several of every action at each of them ``[J, A, n, d]``.
-        others: further states of which next states were drawn ``[m, d]``.
-        model: made of all of them, to plan in.
+        others: further states, from which plan and expert are compared ``[m, d]``.
+        model: made of all transitions at hand, to plan in.
         error: of that model where there is no noise, over the effect of an action: a median; else 0.
     """
 
@@ -346,27 +345,30 @@ class Fresh(NamedTuple):
 def _fresh(asked: Request, rows: int, known: Nearby | None, periodic: tuple[int, ...], rng: Any) -> Fresh:
     """Draw the transitions of a trial: so many of each action that the simulator is asked about ``rows`` states.
 
-    With noise, half of the rows, of one coordinate three quarters, are `DRAWS` next states of each fresh state; the
-    others are spread.
+    With noise, `DRAWS` next states of each fresh state are drawn. Where no transitions are known before, half of the
+    rows, of one coordinate a quarter, are spread instead, for the model.
 
     Args:
         asked: the call of `solve`.
         rows: of each action.
-        known: transitions without noise that are known before; None with noise.
+        known: transitions that are known before; None if none are, and there is noise.
         periodic: coordinates that are periodic.
         rng: the generator.
     """
     simulator: Any = asked.origin.for_purpose("trials").simulator
     problem = ValueProblem(asked.origin, asked.policy, asked.discount, periodic, terminal_of(simulator))
-    draws, share = (DRAWS, 0.75 if len(asked.domain) == 1 else 0.5) if known is None else (1, 1.0)
+    noiseless = known is not None and known.noiseless
+    share, draws = 1.0 if known is not None else 0.75 if len(asked.domain) == 1 else 0.5, 1 if noiseless else DRAWS
     states = live_states(simulator, int(share * rows) // draws, rng)
     moved = several_next_states(simulator, states, draws, rng)
-    model = Nearby.of(states, moved, problem, noiseless=known is not None)
-    if known is not None:
+    model = Nearby.of(states, moved, problem, noiseless=noiseless)
+    if known is not None and noiseless:
         return Fresh(states, moved, states[:0], known + model, known.error(states, moved[0]))
-    others = live_states(simulator, rows - draws * len(states), rng)
-    model += Nearby.of(others, several_next_states(simulator, others, 1, rng), problem, noiseless=False)
-    return Fresh(states, moved, others, model, 0.0)
+    spread = live_states(simulator, rows - draws * len(states), rng)
+    model += Nearby.of(spread, several_next_states(simulator, spread, 1, rng), problem, noiseless=False)
+    if known is None:
+        return Fresh(states, moved, spread, model, 0.0)
+    return Fresh(states, moved, live_states(simulator, MOST_STARTS, rng), known + model, 0.0)
 
 
 def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, known: Nearby | None = None) -> Solution:
@@ -376,7 +378,7 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
         solution: with R and V.
         asked: the call of `solve`, with the expert, and the rows of each action that may be drawn: none, no trial.
         rng: the generator.
-        known: transitions without noise that are known before; None with noise.
+        known: the transitions of the answer; None if they are not at hand, and there is noise.
     """
     trials, policy, periodic, value = _trials(asked), asked.policy, solution.stats.periodic, solution.value
     assert value is not None
@@ -384,8 +386,9 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
         return solution
     simulator: Any = asked.origin.for_purpose("trials").simulator
     follows = terminal_of(simulator) is not None or callable(getattr(simulator, "reward", None))
-    rows_drawn = trials - trials // FOLLOWED if follows else trials
-    states, moved, others, model, error = _fresh(asked, rows_drawn, known, periodic, rng)
+    followed = trials * (2 if known is None or known.noiseless else 3) // 4 if follows else 0
+    drawn = trials - followed  # few, where the transitions of the answer are enough for a model with noise
+    states, moved, others, model, error = _fresh(asked, drawn, known, periodic, rng)
     ahead = np.mean([[value(rows) for rows in of_draw] for of_draw in moved], axis=0)
     if solution.reward is not None and solution.reward.of_actions:
         ahead += np.stack([solution.reward(states, action) for action in range(len(ahead))]) / solution.discount
@@ -406,19 +409,21 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
     findings = [finding, *_before_trials(solution), _of_fresh_states(away)]
     if best is not None:
         termination = solution.stats.termination
-        rows = dict[str, Any](rows=trials // FOLLOWED, discount=solution.discount)
+        rows = dict[str, Any](rows=followed, discount=solution.discount)
         avoided = None if value.ends is None else value.ends.boxes
         if solution.stats.continuation is not None:  # it avoids all ends
             avoided = np.full((1, 2, len(solution.domain)), np.array([[-np.inf], [np.inf]]))
         elif termination is None or termination[1] <= RARELY:  # it never continues where it could end
             avoided = np.zeros((0, 2, len(solution.domain)))
-        followed = as_policy(best, best.n_actions)
-        reached = compare_ends(simulator, followed, policy, every, avoided=avoided, rng=rng, **rows)
+        reached = compare_ends(
+            simulator, as_policy(best, best.n_actions), policy, every, avoided=avoided, rng=rng, **rows
+        )
         planned = replace(planned, stats=replace(planned.stats, reached=reached))
         if reached is not None:
             findings.insert(1, _of_ends(reached, of_features=solution.path is not None))
         elif solution.stats.terminal is not None or any(termination or ()):  # some state is terminal
-            findings.insert(1, Reason.NOT_FOLLOWED.finding(trials=trials, needed=FOLLOWED * PAIRS * FEWEST_STEPS))
+            needed = ceil(PAIRS * FEWEST_STEPS * trials / followed)
+            findings.insert(1, Reason.NOT_FOLLOWED.finding(trials=trials, needed=needed))
     stats = replace(planned.stats, greedy_share=everywhere, outside_share=away)
     return replace(planned, stats=stats).judged(*findings)
 
