@@ -238,16 +238,16 @@ def trip(task: list[Any]) -> dict[str, Any]:
 
 def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """All kinds of data, environments, discounts and seeds."""
-    kinds = [("logs", name) for name in arguments.logged] + [("noise", name) for name in arguments.noisy]
+    sources = [("logs", name) for name in arguments.logged] + [("noise", name) for name in arguments.noisy]
     sizes = [arguments.noise, arguments.samples, arguments.episodes]
     tasks = [
         [kind, name, discount, *sizes, arguments.first + arguments.seed + number]
         for number in range(arguments.seeds)
-        for kind, name in kinds
+        for kind, name in sources
         for discount in arguments.discounts
     ]
     runs, summary = runner(trip, tasks, unit="round trips"), {}
-    for kind, name in kinds:
+    for kind, name in sources:
         for discount in arguments.discounts:
             trips = [r for r in runs if (r["kind"], r["environment"], r["discount"]) == (kind, name, discount)]
             summary[f"{name}, {kind}, γ = {discount:g}"] = summary_of(trips, "agreement at the states of the data")
