@@ -460,8 +460,8 @@ class GaussianCertificate:
         margin, pair, place = best
         self.derived = margin
         parts = [float(part[place]) for part in work.parts[pair]]
-        # Rounding of the sums enters the second order again and again, and more the nearer it is to having no bound. What
-        # is confirmed is the weaker of both bounds, whatever the room between them.
+        # Rounding enters the second order again and again, and more the nearer this is to having no bound. What is
+        # confirmed is the weaker of both bounds, whatever the room between them.
         room = 10 * RELATIVE * work.growth
         slack = RELATIVE * (abs(parts[0]) + sum(parts[1:3])) + room * parts[3] + 2 * work.rounding
         if set(self.losses) != set(LOSSES):
