@@ -199,7 +199,7 @@ expert in 0.4%; mean steps 12.1 and 12.0 (avoided: s > 0.9)
     _derived: ClassVar[tuple[str, ...]] = ("excess", "most")
 
     def as_read(self, file: str) -> Reached:
-        """Refuse counts that are none.
+        """These counts, each checked to be a whole number in its range.
 
         :meta private:
         """

@@ -140,7 +140,7 @@ class Asked(Record):
         return None if counts is None else cls(counts.most("answer"), counts.most("trials"), counts.most("checks"))
 
     def as_read(self, file: str) -> Asked:
-        """Refuse counts that are none.
+        """These counts, each checked to be a whole number in its range.
 
         :meta private:
         """
