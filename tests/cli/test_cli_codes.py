@@ -360,18 +360,21 @@ def test_an_expert_of_your_own_is_proved_by_cells_for_a_learned_or_a_saved_value
 def test_a_tail_that_cannot_work_is_refused_before_anything_is_read(folder, capsys, monkeypatch):
     monkeypatch.setattr("certirl.cli.inputs.read", None)
     words = ["solve", "log.csv", *BOX, "--discount", "0.9", "--columns", "13", "--delta", "0.05", "--tail"]
-    assert main([*words, "0.1"]) == 2
-    sentence = "13 columns give τ = 0.1; with --discount 0.9 a bound needs τ < 0.024, whatever the data: declare a tail"
+    assert main([*words, "0.2"]) == 2
+    sentence = "13 columns give τ = 0.2; with --discount 0.9 a proof needs τ < 0.16: declare a tail below 0.16"
     assert sentence in capsys.readouterr().err
-    assert main([*words, "smooth:2:8"]) == 2
-    assert "whatever the data: use at least 36 columns" in capsys.readouterr().err
+    assert main([*words, "smooth:2:20"]) == 2
+    assert "a proof needs τ < 0.16: use at least 20 columns" in capsys.readouterr().err
 
 
 def test_a_tail_may_be_an_object_in_a_file(folder, capsys):
     (folder / "noise.py").write_text("import certirl\ntail = certirl.GaussianNoise(0.2, slope=0.9)\n")
     words = ["solve", "walk.py:Walk", "--discount", "0.9", "--columns", "3", "--delta", "0.05", "--tail"]
     assert main([*words, "noise.py:tail"]) == 2
-    assert "3 columns give τ = 1; with --discount 0.9 a bound needs τ < 0.041" in capsys.readouterr().err
+    assert (
+        "3 columns give τ = 1; with --discount 0.9 a proof needs τ < 0.22: use at least 11 columns"
+        in capsys.readouterr().err
+    )
     for word, sentence in {"noise.py:law": "noise.py has no law", "none.py:tail": "there is no file none.py"}.items():
         assert main([*words, word]) == 2
         assert sentence in capsys.readouterr().err
@@ -381,7 +384,7 @@ def test_a_tail_that_cannot_work_with_the_columns_of_a_solution_is_refused(folde
     assert main(["solve", "log.csv", *BOX, *PROOF, *NO_PICTURE, "--quiet"]) == 0
     monkeypatch.setattr("certirl.cli.inputs.read", None)
     assert main(["certify", "reward.npz", "log.csv", "--tail", "5"]) == 2
-    assert "4 columns give τ = 5; with --discount 0.7 a bound needs τ < 0.14" in capsys.readouterr().err
+    assert "4 columns give τ = 5; with --discount 0.7 a proof needs τ < 0.24" in capsys.readouterr().err
 
 
 def test_help_names_the_exit_codes_and_begins_with_examples(capsys):

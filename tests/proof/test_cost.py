@@ -53,23 +53,25 @@ def test_the_forecast_is_the_first_line_and_changes_nothing(capsys):
 
 
 @pytest.mark.parametrize("size", [3, 13])
-def test_a_tail_is_hopeless_exactly_where_no_data_give_a_bound(size):
-    """Just above the limit a certificate from many transitions has no bound; below it the sentence is empty."""
+def test_a_tail_is_hopeless_where_it_costs_more_than_the_span_of_the_value(size):
+    """Above the limit the tail costs more than any margin can be; below it the sentence is empty."""
     columns, discount = certirl.Legendre(size).on(PROBLEM.domain), 0.7
-    limit = (1 / discount - 1) / (1 + size**0.5)
+    limit = 2 / ((1 + discount) * (3 + size**0.5))
     assert tail_too_large(0.999 * limit, columns, discount) == "" and tail_too_large(None, columns, discount) == ""
     sentence = tail_too_large(1.001 * limit, columns, discount)
-    assert sentence.startswith(f"{size} columns give τ = ") and f"a bound needs τ < {limit:.2g}" in sentence
+    assert sentence.startswith(f"{size} columns give τ = ") and f"a proof needs τ < {limit:.2g}" in sentence
     reward = certirl.Reward(certirl.Legendre(3).on(PROBLEM.domain), [0.0, 1.0, 0.0])
     asked = {"discount": discount, "expert": 0, "columns": columns, "samples": 50_000, "rng": 0}
     proof = certirl.certify(reward, PROBLEM, tail=0.0, **asked)
     (ground,) = proof.grounds
-    assert replace(ground, tail=1.001 * limit).bands.pairs[0].everywhere(0)["second order"] == float("inf")
+    lost = replace(ground, tail=1.001 * limit).bands.pairs[0].everywhere(0)["truncation tail"]
+    assert lost > ground.surrogate.high - ground.surrogate.low
+    assert replace(ground, tail=1.001 / discount).bands.pairs[0].everywhere(0)["truncation tail"] == float("inf")
 
 
 def test_bounds_on_derivatives_say_how_many_columns_they_need():
     columns = certirl.Legendre(5).on(((-1.0, 1.0),))
     sentence = tail_too_large(certirl.Smooth(2, 8.0), columns, 0.9)
-    assert sentence.endswith("use at least 36 columns (τ = 0.016)")
-    assert tail_too_large(certirl.Smooth(2, 8.0), columns.resized(36), 0.9) == ""
-    assert tail_too_large(certirl.Smooth(2, 8.0), columns.resized(35), 0.9) != ""
+    assert sentence.endswith("use at least 12 columns (τ = 0.15)")
+    assert tail_too_large(certirl.Smooth(2, 8.0), columns.resized(12), 0.9) == ""
+    assert tail_too_large(certirl.Smooth(2, 8.0), columns.resized(11), 0.9) != ""

@@ -145,13 +145,13 @@ def test_noise_below_what_is_declared_is_refused_from_rows_of_every_kind(law):
 def test_noise_of_each_coordinate_of_a_box_is_compared():
     rng = np.random.default_rng(0)
     states, actions = rng.uniform(0, 1, (8_000, 2)), rng.integers(2, size=8_000)
-    after = np.clip(0.5 * states + 0.2 + 0.1 * actions[:, None] + rng.normal(size=(8_000, 2)) * (0.2, 0.1), 0, 1)
+    after = np.clip(0.3 * states + 0.3 + 0.1 * actions[:, None] + rng.normal(size=(8_000, 2)) * (0.2, 0.1), 0, 1)
     log_of = certirl.Transitions(states, actions, after, domain=((0, 1), (0, 1)))
-    asked = {"expert": 1, "discount": 0.1, "columns": product(Legendre(6), Legendre(6)), "rng": 0, "progress": False}
+    asked = {"expert": 1, "discount": 0.1, "columns": product(Legendre(7), Legendre(7)), "rng": 0, "progress": False}
     with pytest.raises(ValueError, match=r"Gaussian of standard deviation at least 0.15, .* in coordinate 1 can be"):
-        certirl.certify(lambda s: s[:, 0], log_of, tail=certirl.GaussianNoise((0.2, 0.15), slope=0.5), **asked)
+        certirl.certify(lambda s: s[:, 0], log_of, tail=certirl.GaussianNoise((0.2, 0.15), slope=0.3), **asked)
     assert certirl.certify(
-        lambda s: s[:, 0], log_of, tail=certirl.GaussianNoise((0.2, 0.1), slope=0.5), **asked
+        lambda s: s[:, 0], log_of, tail=certirl.GaussianNoise((0.2, 0.1), slope=0.3), **asked
     ).samples
 
 

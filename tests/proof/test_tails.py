@@ -233,8 +233,8 @@ def test_a_room_of_a_user_is_certified_and_checked(tmp_path):
 
 def test_forecasts_and_prints_say_which_tail_is_needed(capsys):
     asked = {"discount": 0.7, "expert": 0, "delta": 0.05, "tail": certirl.GaussianNoise(std=1.5, slope=0.9), "rng": 0}
-    solution = certirl.solve(Room(), basis=Legendre(11), columns=11, samples=20_000, progress=True, **asked)
-    words = r"11 columns give τ = 0\.0054[;,] this margin needs τ < "
+    solution = certirl.solve(Room(), basis=Legendre(11), columns=10, samples=20_000, progress=True, **asked)
+    words = r"10 columns give τ = 0\.0\d+[;,] this margin needs τ < "
     assert re.search(rf"per action: .*; {words}", capsys.readouterr().err)
     certificate = solution.certificate
     assert certificate.holds and re.search(rf"truncation tail \({words}", str(solution))
@@ -291,7 +291,7 @@ class Skew:
 
 def test_periodic_columns_need_a_circle():
     """All that is declared is true, but not for periodic columns: certified in each of three runs, before."""
-    noise, columns = certirl.GaussianNoise(2.0, slope=0.8), Fourier(5, (15.0, 25.0))
+    noise, columns = certirl.GaussianNoise(2.0, slope=0.8), Fourier(9, (15.0, 25.0))
     asked = {"discount": 0.4, "expert": 0, "columns": columns, "rng": 0, "reward_range": (15, 25)}
     log = certirl.sample(Skew(), basis=Legendre(5), samples=40_000, rng=1)
     for source, tail in product_of((Skew(), log), (noise, certirl.Smooth(1, 0.4))):

@@ -528,7 +528,6 @@ class Derivation:
 
         self.leverage = leverages(g.precision)
         self.lebesgue = 1.0 + (enclosed(g.counts) * self.leverage).root()
-        self.worst = float(self.lebesgue.above[list(g.used)].max())
         self.expected_leverage, self.spread = self.leverage, float(self.lebesgue.above.max() - 1) ** 2
         if g.ordered:
             self.expected_leverage = leverages(g.expected_precision)
@@ -594,10 +593,10 @@ class Derivation:
             forms = forms + ((weights[c] @ self._moments[i]) * weights[d]).sum() * twice
             likely = (weights[c].middle @ self._likely[i, 0]) * weights[d].middle
             expected = expected + twice * likely.sum(axis=1)
-        mismatch = magnified = Enclosure(np.zeros((0, weights.shape[1])))
+        mismatch = Enclosure(np.zeros((0, weights.shape[1])))
         if g.ordered:
             mismatch = stacked([self._apart(functionals[c], c).length() for c in range(g.actions)])
-            magnified = (((regression @ g.grams) * regression).sum().positive() * g.counts[:, None]).root()
+        magnified = (((regression @ g.grams) * regression).sum().positive() * g.counts[:, None]).root()
         (value, observed), positive = self._observed(regression), forms.positive()
         squares = self._plain(weights) if g.pointwise else positive[1]
         centre, inverted = self.solved
@@ -743,9 +742,8 @@ class Derivation:
     def size(self) -> Size:
         """Bounds on u; TooLittleError where there are none."""
         g, m = self.g, self.m - 1
-        growth = self.gamma * g.tau if g.ordered else self.gamma * (enclosed(g.tau) * self.worst + 1.0)
-        if not float(growth.above) < 1:
-            raise TooLittleError("the tail is too large: what regression aims at may grow from step to step")
+        if not float((self.gamma * g.tau).above) < 1:
+            raise TooLittleError("the tail is too large: V may be anything")
         white = Enclosure(np.zeros((0, 2)))
         if g.ordered:
             each = [self._lengths_of({c: enclosed(matrix)}) for c, matrix in enumerate(self._whitening)]
@@ -756,12 +754,11 @@ class Derivation:
         if g.pointwise:
             return self._size_at_points
         alpha, beta = norms(lengths, self._log_term, g.ordered)[0]
+        added = self._outside_vector * np.array(self.radius)
         if g.ordered:
             mismatch = np.array([norm(self._apart(functionals[c], c)) for c in g.used])
-            squares = [norm(functionals[c] @ g.precision[c] @ functionals[c].T) * g.counts[c] for c in g.used]
-            magnified = enclosed(np.array(squares)).root().sum() * (1.0 + self.gamma) * g.tau / (1.0 - growth)
-            added = (white[list(g.used)] * mismatch[:, None]).sum(0) + magnified * np.array(self.radius)
-            alpha, beta = alpha + added[0], beta + added[1]
+            added = (white[list(g.used)] * mismatch[:, None]).sum(0) + added
+        alpha, beta = alpha + added[0], beta + added[1]
         centre, inverted = self.solved
         start, stretch = centre.length(), norm(inverted)
         growth = beta * stretch
@@ -781,6 +778,13 @@ class Derivation:
                 "there is too little data: I − K̂ cannot be distinguished from a singular matrix"
             ) from None
         return inverted @ value, inverted
+
+    @cached_property
+    def _outside_vector(self) -> Enclosure:
+        """What the tail adds to the length of N(ν + θ), for V with values between −1 and 1."""
+        g, functionals = self.g, self._error[0]
+        squares = [norm(functionals[c] @ g.precision[c] @ functionals[c].T) * g.counts[c] for c in g.used]
+        return self._outside(0.0, enclosed(np.array(squares)).root().sum())
 
     def _polynomial(self, place: int, values: Enclosure) -> Enclosure:
         """The functionals of the polynomial of one used action in u, at points with these harmonics ``[n, k]``."""
@@ -802,11 +806,13 @@ class Derivation:
         (points, L, slope), factor = self._at_points, self.box.inflation(self.box.coarse)
         lengths = self._error[1]
         alpha = norms(Lengths(lengths.size, lengths.observed[:1], lengths.expected[:1]), self._log_term, False)[0][0]
-        beta = hoeffding_norm(*lengths.observed[1][:2], self._log_term)
+        beta = hoeffding_norm(*lengths.observed[1][:2], self._log_term) + self._outside_vector
+        alpha, tails = alpha + self._outside_vector * self.radius[0], self._outside(0.0, points.magnified)
         total = points.value + points.shift
         offset = (enclosed(float(total.above.max())) - float(total.below.min())) * 0.5
-        first = (alpha * points.turned + sloped(points.square, points.largest[:, 0], L, slope)).above
-        shares = ((2.0 * L * points.squares).root() + beta * points.turned).above
+        noise = sloped(points.square, points.largest[:, 0], L, slope)
+        first = (noise + alpha * points.turned + tails * self.radius[0]).above
+        shares = ((2.0 * L * points.squares).root() + beta * points.turned + tails).above
         share = enclosed(float(shares.max())) * factor
         if not float(share.above) < _MOST_GROWTH:
             raise TooLittleError("there is too little data: the error of the value may grow from step to step")
@@ -869,9 +875,7 @@ class Derivation:
             events = enclosed(shares.reshape(2, -1)) * (g.part("band") / max(total, 1.0))
             points = self.at(counts, partial(self.functionals, (b, a)), (b, a))
             first, second = self.radii(points, -logarithm(events))
-            outside = (self.lebesgue[b] + self.lebesgue[a] + self._later * self.worst) * g.tau
-            if g.ordered:
-                outside = self._outside(2.0, self.box.inflation(counts) * float(points.magnified.above.max()))
+            outside = self._outside(2.0, enclosed(self.box.inflation(counts)) * float(points.magnified.above.max()))
             second = (enclosed(second) + outside * self.size.length * self.radius[1]).above
             tail, rounding = float((outside * self.radius[0]).above), self.rounding(float((first + second).max()))
             first, second = first.reshape(2, *counts), second.reshape(2, *counts)
@@ -886,12 +890,8 @@ class Derivation:
         lift = self.gamma * ((enclosed(g.Z[b]) - g.Z[a]).T @ ahead)
         return enclosed(g.fits[b]) - g.fits[a] + errors[b] - errors[a] + lift
 
-    @property
-    def _later(self) -> Enclosure:
-        return 2.0 * self.gamma / (1.0 - self.gamma)
-
-    def _outside(self, direct: float, magnified: float) -> Enclosure:
-        """What the tail adds, for V with values between −1 and 1, where rows may depend on earlier ones."""
+    def _outside(self, direct: float, magnified: Enclosure) -> Enclosure:
+        """What the tail adds to functionals of a V with values between −1 and 1: section 4 of the note."""
         tau = enclosed(self.g.tau)
         return tau * ((1.0 + self.gamma) * magnified + direct) / (1.0 - self.gamma * tau)
 
@@ -901,9 +901,7 @@ class Derivation:
         points = self.points(self._through_error(enclosed(g.drop[None])))
         log_terms = -logarithm(enclosed(np.full((1, 1), g.part("regret") / 2)))
         first, second = self.radii(points, log_terms)
-        outside = self._later * g.tau * self.worst
-        if g.ordered:
-            outside = self._outside(2 * g.discount * (1 + 1e-15), float(points.magnified.above[0]))
+        outside = self._outside(2 * g.discount * (1 + 1e-15), points.magnified[0])
         outside = outside * (enclosed(self.radius[0]) + enclosed(size.length) * self.radius[1])
         lost = float((enclosed(first[0, 0]) + second[0, 0] + outside).above)
         if not np.isfinite(lost):

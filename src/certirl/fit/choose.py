@@ -233,9 +233,9 @@ def widened(moments: Sequence[Moments], choice: Choice, tail: TailNumber, discou
         rows, span = component.basis, 1.0
         if recovery.values:
             span = -minimum(rows, recovery.values[at])[1] - minimum(rows, -recovery.values[at])[1]
-        most = 0.1 / len(moments) * (1 - discount) / max(span, 1e-300)
+        most = 0.1 / len(moments) / max(span, 1e-300)
         choices = [rows.resized(size) for size in _wider(rows, columns)]
-        wider, _ = fewest(choices, partial(_tail_cost, partial(tail, component), most))
+        wider, _ = fewest(choices, partial(_tail_cost, partial(tail, component), discount, most))
         components.append(replace(component, basis=rows.resized(max(rows.size, wider.size))))
         sizes.append(wider.size)
         numbers.append(tail(component, wider))
@@ -243,8 +243,13 @@ def widened(moments: Sequence[Moments], choice: Choice, tail: TailNumber, discou
     return Choice(tuple(components), tuple(sizes), f"{choice.why}; {count}")
 
 
-def _tail_cost(tail: Callable[[Basis], float], most: float, columns: Basis) -> float:
-    return tail(columns) * (1 + (2 * columns.size) ** 0.5) / most
+def _tail_cost(tail: Callable[[Basis], float], discount: float, most: float, columns: Basis) -> float:
+    return tail(columns) * tail_factor(columns, discount) / most
+
+
+def tail_factor(columns: Basis, discount: float) -> float:
+    """About how many times τ of the span of V the tail of a certificate costs: with Ω = 2(2ᵈk)^½ in its formula."""
+    return 1 + (1 + discount) * (2**columns.dimension * columns.size) ** 0.5
 
 
 def _wider(basis: Basis, columns: int) -> Sequence[int]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -172,7 +172,6 @@ class Workings:
         resolvent: (I − γẐ_π)⁻¹ ``[m, m]``.
         leverage: sup of xᵀ(Σ x xᵀ)⁻¹x over the states ``[A]``.
         lebesgue: by how much regression can magnify a tail ``[A]``.
-        residual_lebesgue: the largest of those of the actions that the expert uses.
         spread: the largest leverage times the number of transitions.
         condition: the largest condition number of Σ x xᵀ.
         function_sums: Σ x E_c(f_i), i ≥ 1 ``[A, m − 1, k]``.
@@ -235,7 +234,6 @@ class Workings:
         self.spread = float(((self.lebesgue - 1) ** 2).max())
         if self.is_fixed:
             self.spread = max(self.spread, float((self.design[:, 0, 0] * self._expected_leverage).max()))
-        self.residual_lebesgue = float(self.lebesgue[self._used].max())
         self._fits = (s.fits @ dense.T - (s.low + s.high) / 2)[:, None]  # [A, 1, q]
         if s.pointwise:  # u is compared with a constant, the middle of its range
             self.radius = np.array([(s.high - s.low) / 2, 1.0])
@@ -353,13 +351,11 @@ class Workings:
         value, observed = np.einsum("cnk,ck->n", weights, self.e.residuals), self.observed(weights)
         far = np.full(len(value), np.inf)
         turned = far if self.inverse is None else np.linalg.norm(observed @ self.inverse, axis=1)
-        n = len(value)
-        mismatch, magnified = np.zeros((n, self.A if self.is_fixed else 0)), np.zeros(n)
-        if self.is_fixed:
-            for c in active:
+        mismatch, magnified = np.zeros((len(value), len(self.white))), np.zeros(len(value))
+        for c in active:
+            magnified += np.sqrt(self.e.counts[c] * _form(weights[c], self.gram[c]))
+            if self.is_fixed:
                 mismatch[:, c] = np.linalg.norm((weights[c] - fixed[c]) @ self._roots[c], axis=1)
-                squares_of_weights = np.einsum("ni,ni->n", weights[c] @ self.gram[c], weights[c])
-                magnified += np.sqrt(self.e.counts[c] * np.maximum(squares_of_weights, 0.0))
         return Points(value, observed @ self.centre, turned, noise, squares[:, kinds], mismatch, magnified)
 
     def observed(self, weights: Array) -> Array:
@@ -373,7 +369,7 @@ class Workings:
 
     def _squares(self, rows: Array, c: int) -> Array:
         """Σ(w·x)² over the states of an action, as observed or as expected, for weights ``[n, k]``."""
-        return np.maximum(np.einsum("ni,ni->n", rows @ self.design[c], rows), 0.0)
+        return _form(rows, self.design[c])
 
     @cached_property
     def inverse(self) -> Array | None:
@@ -404,11 +400,11 @@ class Workings:
         weights = self.of_error(np.linalg.inv(self.s.mix).T[1:])
         value = np.einsum("cnk,ck->n", weights, self.e.residuals)
         fixed = {c: self._fixed(weights[c], c) for c in self._used}
-        mismatch, magnified = np.zeros(self.A if self.is_fixed else 0), 0.0
-        if self.is_fixed and len(value):
-            for c in self._used:
+        mismatch, magnified = np.zeros(len(self.white)), 0.0
+        for c in self._used if len(value) else ():
+            magnified += float(np.sqrt(self.e.counts[c]) * np.linalg.norm(weights[c] @ _root(self.gram[c]), 2))
+            if self.is_fixed:
                 mismatch[c] = np.linalg.norm((weights[c] - fixed[c]) @ self._roots[c], 2)
-                magnified += float(np.sqrt(self.e.counts[c]) * np.linalg.norm(weights[c] @ _root(self.gram[c]), 2))
         return Error(value, self.observed(weights), self._lengths_of(fixed), mismatch, magnified)
 
     def _lengths_of(self, weights: dict[int, Array]) -> Lengths:
@@ -500,6 +496,11 @@ class Workings:
                 apart = sizes[other] * gaps[pair][:, None] + both[frozenset(pair)] * lengths[:, one, None]
                 fits = np.minimum(fits, apart + others)
         return np.asarray(radius * sum(sizes.values()) + fits)
+
+
+def _form(rows: Array, matrix: Array) -> Array:
+    """wᵀGw of rows w ``[n, k]``, not below 0."""
+    return np.maximum(np.einsum("ni,ni->n", rows @ matrix, rows), 0.0)
 
 
 def _root(moments: Array) -> Array:
@@ -714,7 +715,7 @@ def bands(
         only_pairs: leave visits and span out.
     """
     work = workings(surrogate, evidence, forecast=growth is not None)
-    beyond = np.isfinite(tail)  # an infinite tail leaves nothing to bound
+    beyond = work.gamma * tail < 1  # beyond it nothing is bounded, not even V
     tail, counts = tail if beyond else 0.0, surrogate.mesh.counts
     parts = {name: share * delta for name, share in shares_of(surrogate).items()}
     more = 1.0 if growth is None else growth
@@ -724,7 +725,9 @@ def bands(
     for (pair, points), shares in zip(work.compared.items(), surrogate.shares, strict=True):
         L = -np.log(parts["band"] * shares.reshape(2, -1))
         estimation, second = _radii(size, points, expected, L, more, growth is None)
-        second = second + _second_order_tail(work, size, points, pair, tail)
+        inflation = work.frame.basis.inflation(*counts)
+        outside = _outside(work, tail, inflation * float(points.magnified.max()), direct=2.0)
+        second = second + (0.0 if size is None else size.length * work.radius[1] * outside)
         pairs.append(
             Band(
                 pair=pair,
@@ -732,7 +735,7 @@ def bands(
                 curve=_curve(work, *pair, size if growth is None else None),
                 estimation=estimation.reshape(2, *counts),
                 second_order=second.reshape(2, *counts),
-                tail=_first_order_tail(work, points, pair, tail) if beyond else float("inf"),
+                tail=work.radius[0] * outside if beyond else float("inf"),
                 floating=_rounding(work, float((estimation + second).max()), more),
             )
         )
@@ -748,8 +751,6 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
 
     ‖Nν(V)‖ ≤ α + β‖u‖, α for V̂ and β for one fixed function of length 1, and ‖u‖ ≤ ‖c̃‖ + ‖(I − K̂)⁻¹‖‖Nν(V)‖.
     """
-    if work.gamma * (1 + tail * (0 if work.is_fixed else work.residual_lebesgue)) >= 1 or work.gamma * tail >= 1:
-        return None  # what regression aims at need not contract, so that there may be no u
     error, m = work.error, len(work.error.value)
     more, L = 1.0 if growth is None else growth, _size_term(work, delta)
     white = np.array([_norms(noise.grown(1.0, more**0.5), L, conditional=True)[0] for noise in work.white])
@@ -762,13 +763,10 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
     centre: Array = work.centre if observed else np.zeros(m)
     inverse: Array = work.inverse if observed and work.inverse is not None else np.eye(m)
     if work.s.pointwise:
-        bounds = _at_points(work, delta, more, observed)
+        bounds = _at_points(work, delta, tail, more, observed)
         return None if bounds is None else _Size(centre, inverse, *bounds, white)
     ahead, _ = _norms(error.noise.grown(more, more), L, conditional=work.is_fixed)
-    alpha, beta = np.array(ahead)
-    if work.is_fixed:
-        magnified = tail * (1 + work.gamma) / (1 - work.gamma * tail) * error.magnified
-        alpha, beta = np.array([alpha, beta]) + error.mismatch @ white / more + magnified * work.radius
+    alpha, beta = np.array(ahead) + error.mismatch @ white / more + _outside(work, tail, error.magnified) * work.radius
     if observed:
         start, stretch = float(np.linalg.norm(centre)), float(np.linalg.norm(inverse, 2))
     else:  # as large as noise makes them
@@ -778,7 +776,9 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
     return None if noise is None else _Size(centre, inverse, noise, start + stretch * noise, stretch, white)
 
 
-def _at_points(work: Workings, delta: float, more: float, observed: bool) -> tuple[float, float, float] | None:
+def _at_points(
+    work: Workings, delta: float, tail: float, more: float, observed: bool
+) -> tuple[float, float, float] | None:
     """ρ and κ of an error that is bounded at points, and the norm of (I − K̂)⁻¹; None where h_u is not bounded.
 
     h_u ≤ h₁ + κ₁h_u: the noise of u at a point is that of a fixed function within h_u of a constant (Hoeffding).
@@ -786,6 +786,7 @@ def _at_points(work: Workings, delta: float, more: float, observed: bool) -> tup
     Args:
         work: for a pointwise surrogate.
         delta: half of it for the vector Nν(V), half for the points.
+        tail: τ.
         more: the multiple of the present amount of data.
         observed: False for what training data let us expect.
     """
@@ -804,9 +805,12 @@ def _at_points(work: Workings, delta: float, more: float, observed: bool) -> tup
         terms, moments = likely, points.expected / more
         _, stretch = _forecast_sizes(likely[0], vector.top[1])
         turned, offset = stretch * np.sqrt(noise.operator), _OBSERVED * float(np.sqrt(moments.max()))
-    alpha = float(mixed_norm(*terms, L, vector.size, scale))
-    first = sloped(moments, noise.largest[:, 0], each, slope) + alpha * turned
-    share = factor * float((np.sqrt(2 * each * noise.operator) + beta * turned).max())
+    # What lies outside the columns is magnified alike for V̂ and for u, which is within h_u of a constant.
+    vector_tail, tails = _outside(work, tail, work.error.magnified), _outside(work, tail, points.magnified)
+    alpha = float(mixed_norm(*terms, L, vector.size, scale)) + vector_tail * work.radius[0]
+    beta += vector_tail
+    first = sloped(moments, noise.largest[:, 0], each, slope) + alpha * turned + tails * work.radius[0]
+    share = factor * float((np.sqrt(2 * each * noise.operator) + beta * turned + tails).max())
     if share >= _MOST_GROWTH:
         return None
     size = factor * (offset + float(first.max())) / (1 - share)
@@ -855,7 +859,7 @@ def _expected(work: Workings, delta: float, more: float) -> Array:
     if not len(error.value):
         return np.array([1.0, 0.0])
     if work.s.pointwise:
-        bounds = _at_points(work, delta, more, False)
+        bounds = _at_points(work, delta, 0.0, more, False)
         return np.array([1.0, 0.0 if bounds is None else _CAUTION_OF_LENGTH * bounds[1]])
     noise = error.noise.grown(more, more)
     _, (alpha, beta) = _norms(noise, _size_term(work, delta), conditional=work.is_fixed)
@@ -904,29 +908,15 @@ def _curve(work: Workings, b: int, a: int, size: _Size | None) -> Array:
     return np.asarray(curve + errors[b] - errors[a] + lift)
 
 
-def _second_order_tail(work: Workings, size: _Size | None, points: Points, pair: tuple[int, int], tail: float) -> float:
-    """What the columns miss of P_b u and P_a u, and of all later steps."""
-    return 0.0 if size is None else float(size.length * work.radius[1] * _tail_of_one(work, points, pair, tail))
+def _outside(work: Workings, tail: float, magnified: Array | float, direct: float = 0.0) -> Any:
+    """What the tail adds to functionals of a V with values between −1 and 1, if γτ < 1.
 
-
-def _first_order_tail(work: Workings, points: Points, pair: tuple[int, int], tail: float) -> float:
-    """What the columns miss of P_bV̂ and P_aV̂ and, through the residual, of all later steps."""
-    return float(work.radius[0] * _tail_of_one(work, points, pair, tail))
-
-
-def _tail_of_one(work: Workings, points: Points, pair: tuple[int, int], tail: float) -> float:
-    """What the tail adds to the advantage of a function between −1 and 1, now and at all later steps."""
-    if work.is_fixed:
-        factor = work.frame.basis.inflation(*work.s.mesh.counts)
-        return _fixed_tail(work, 2.0, factor * float(points.magnified.max()), tail)
-    later = 2 * work.gamma / (1 - work.gamma) * work.residual_lebesgue
-    return float(tail * (work.lebesgue[list(pair)].sum() + later))
-
-
-def _fixed_tail(work: Workings, direct: float, magnified: float, tail: float) -> float:
-    """The same where weights were fixed before: what is outside the columns, and what regression makes of it."""
-    if work.gamma * tail >= 1:
-        return float("inf")
+    Args:
+        work: for the discount.
+        tail: τ.
+        magnified: Ω, by how much the functionals magnify what the columns miss.
+        direct: how often what the columns miss enters as it is.
+    """
     return tail * (direct + (1 + work.gamma) * magnified) / (1 - work.gamma * tail)
 
 
@@ -944,10 +934,8 @@ def _span(
         return 0.0
     points = work.drop
     estimation, second = _radii(size, points, expected, np.full((1, 1), log_term(1, delta)), more, observed)
-    later = 2 * tail * work.residual_lebesgue * work.gamma / (1 - work.gamma)
-    if work.is_fixed:
-        later = _fixed_tail(work, 2 * work.gamma, float(points.magnified[0]), tail)
-    lost = float(estimation[0, 0] + second[0, 0] + later * (work.radius[0] + size.length * work.radius[1]))
+    outside = _outside(work, tail, float(points.magnified[0]), direct=2 * work.gamma)
+    lost = float(estimation[0, 0] + second[0, 0] + outside * (work.radius[0] + size.length * work.radius[1]))
     lost += _rounding(work, lost, more)
     corrected = work.s.dropped + (float(points.value[0] + points.shift[0]) if observed else 0.0)
     return max(0.0, corrected - lost)

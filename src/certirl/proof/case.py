@@ -261,12 +261,12 @@ def tail_too_large(
 
 
 def bounding_tail(columns: Basis, discount: float) -> float:
-    """What τ must be below for a bound to exist, whatever the data.
+    """What τ must be below for the tail to cost less than the span of V, which no margin exceeds.
 
-    Regression on k columns magnifies what lies outside their span by Λ ≥ 1 + √k, since leverages sum to k, and a bound
-    exists only if γ(1 + τΛ) < 1.
+    It costs τ(2 + (1 + γ)Ω)/(1 − γτ) of half the span, and Ω ≥ 1 + √k at some state: leverages of the alternative
+    have the mean k, and the errors of the expert's action have weights whose sum is 1.
     """
-    return (1 / discount - 1) / (1 + math.sqrt(columns.size))
+    return 2 / ((1 + discount) * (3 + math.sqrt(columns.size)))
 
 
 def _too_large(tail: TailLike, part: Part, discount: float) -> str:
@@ -276,7 +276,7 @@ def _too_large(tail: TailLike, part: Part, discount: float) -> str:
     most = limit(part.columns)
     if part.tail is None or part.tail < most:
         return ""
-    needed = f"with {setting('discount', f'{discount:g}')} a bound needs τ < {most:.2g}, whatever the data"
+    needed = f"with {setting('discount', f'{discount:g}')} a proof needs τ < {most:.2g}"
     cure = more_columns(tail, part.columns, limit, part.coordinates) or f"declare a tail below {most:.2g}"
     return f"{tail_in_numbers(part.tail, part.columns, part.name)}; {needed}: {cure}"
 

@@ -30,6 +30,7 @@ from certirl.fit.action_values import (
     fit_lifted_value,
     spectral_radius,
 )
+from certirl.fit.choose import tail_factor
 from certirl.fit.effects import (
     CLEARLY,
     DISTRUST,
@@ -618,7 +619,7 @@ def proof_columns(
     choices = _column_choices(domain, periodic)
 
     def limit(basis: Basis) -> float:
-        return TOLERABLE * (1 - discount) / (1 + (2 ** len(domain) * basis.size) ** 0.5)
+        return TOLERABLE / tail_factor(basis, discount)
 
     def cost(basis: Basis) -> float:
         return (tail_number(tail, basis) or 0.0) / limit(basis)
