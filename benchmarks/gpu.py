@@ -20,7 +20,7 @@ import numpy as np
 
 import certirl
 import harness
-from certirl import theory
+from certirl import paper
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.kernels import tensors
@@ -113,8 +113,8 @@ def large(device: str, pairs: int) -> dict[str, Any]:
 def theorem(device: str, most: int) -> dict[str, Any]:
     """Theorem 6, deflated and sharpened, at the n it asks for (or at ``most``)."""
     problem, basis = random_polynomial(seed=0), certirl.Legendre(11)
-    facts = theory.constants(problem.operators(basis, 3), discount=0.7)
-    asked = theory.theorem6_deflated(
+    facts = paper.constants(problem.operators(basis, 3), discount=0.7)
+    asked = paper.theorem6_deflated(
         beta=facts.beta,
         discount=0.7,
         delta=0.05,

@@ -22,7 +22,7 @@ import numpy as np
 import certirl
 import methods
 import study
-from certirl import theory
+from certirl import paper
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.problems import PolynomialProblem, Problem
@@ -224,10 +224,10 @@ def compare(arguments: Sequence[int]) -> dict[str, Any]:
     """Transitions per action for one problem: by Theorem 6 in both forms, to certify, to be right in 95 % of runs."""
     seed, most = arguments
     problem, basis = certirl.problems.random_polynomial(seed=seed), certirl.Legendre(11)
-    facts = theory.constants(problem.operators(basis, 3), discount=0.7)
+    facts = paper.constants(problem.operators(basis, 3), discount=0.7)
     common = {"beta": facts.beta, "discount": 0.7, "delta": 0.05, "k": 11, "n_actions": 3}
-    printed = theory.theorem6(cover=0.05, rho=facts.rho, norm=facts.norm, **common)
-    deflated = theory.theorem6_deflated(
+    printed = paper.theorem6(cover=0.05, rho=facts.rho, norm=facts.norm, **common)
+    deflated = paper.theorem6_deflated(
         inner_norm=facts.inner_norm,
         difference=facts.difference,
         basis=basis,

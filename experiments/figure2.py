@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import study
-from certirl import Fourier, estimate, plots, theory
+from certirl import Fourier, estimate, paper, plots
 from certirl.problems import random_polynomial
 from trial_statistics import bootstrap, fit_power_law
 
@@ -68,7 +68,7 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     for which, sampling in enumerate(SAMPLING):
         for column, k in enumerate(arguments.sizes):
             own = errors[which, :, :, column]
-            bound = [theory.theorem3_error(n, arguments.delta, k) for n in samples]
+            bound = [paper.theorem3_error(n, arguments.delta, k) for n in samples]
             fit = fit_power_law(samples, own.mean(axis=0))
             low, high = bootstrap(
                 own, lambda errors: fit_power_law(samples, errors.mean(axis=0)).slope, rng=rng, draws=400

@@ -19,7 +19,7 @@ import numpy as np
 import certirl
 import figure4
 import study
-from certirl import plots, theory
+from certirl import paper, plots
 from trial_statistics import fit_power_law
 
 INVERSE_BETA = figure4.NORMS[0]
@@ -62,12 +62,12 @@ def prove(task: list[Any]) -> tuple[float | None, bool]:
 def promised(problem_seed: int, arguments: Arguments) -> dict[str, Any]:
     """What Theorem 6 asks for, as printed and deflated."""
     problem, basis = certirl.problems.random_polynomial(seed=problem_seed), certirl.Legendre(arguments.size)
-    known = theory.constants(problem.operators(basis, 3), discount=arguments.discount)
+    known = paper.constants(problem.operators(basis, 3), discount=arguments.discount)
     common = {"beta": known.beta, "discount": arguments.discount, "delta": arguments.delta}
     common |= {"k": arguments.size, "n_actions": problem.n_actions}
     inner = {"inner_norm": known.inner_norm, "difference": known.difference, "basis": basis, "columns": 3}
-    printed = theory.theorem6(cover=arguments.cover, rho=known.rho, norm=known.norm, **common)
-    return {"as printed": printed.samples, "Theorem 6": theory.theorem6_deflated(**inner, **common).samples}
+    printed = paper.theorem6(cover=arguments.cover, rho=known.rho, norm=known.norm, **common)
+    return {"as printed": printed.samples, "Theorem 6": paper.theorem6_deflated(**inner, **common).samples}
 
 
 def run(arguments: Arguments, runner: study.Runner) -> study.Findings:

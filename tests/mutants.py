@@ -38,7 +38,7 @@ TESTS = {
         """,
     "fit": """
         fit properties solver claims/test_contract.py environments/test_rewarding.py functions/test_boxes.py
-        proof/test_refute.py theory claims/test_tabular.py environments/test_planning.py
+        proof/test_refute.py paper claims/test_tabular.py environments/test_planning.py
         """,
     "checker": """
         checker/test_check.py checker/test_cell_files.py claims/test_contract.py checker proof/test_known_noise.py

@@ -25,8 +25,8 @@ ROOMS = [
     "proof",
     "environments",
     "solver",
-    "theory",
     "problems",
+    "paper",
     "show",
     "cli",
 ]

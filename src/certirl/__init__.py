@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
+    from certirl import paper as paper
     from certirl import problems as problems
-    from certirl import theory as theory
     from certirl.data import export as export
     from certirl.data import tables as tables
     from certirl.data.coverage import coverage as coverage
@@ -113,11 +113,11 @@ _MODULES = {
 _NAMESPACES = {
     "export": "data.export",
     "gym": "environments.gym",
+    "paper": "paper",
     "planning": "environments.planning",
     "plots": "show.plots",
     "problems": "problems",
     "tables": "data.tables",
-    "theory": "theory",
 }
 __all__ = sorted([*_MODULES, *_NAMESPACES])
 

@@ -68,8 +68,8 @@ def test_solve_without_a_domain_says_where_it_came_from(folder, capsys):
     assert not (folder / "reward.png").exists()
 
 
-def test_plan_prints_the_theorems_side_by_side(capsys):
-    assert main(["plan", "--discount", "0.7", "--beta", "0.0377"]) == 0
+def test_theorems_are_printed_side_by_side(capsys):
+    assert main(["theorems", "--discount", "0.7", "--beta", "0.0377"]) == 0
     printed = capsys.readouterr().out
     assert "deflated" in printed and "0.7" in printed
 
@@ -79,7 +79,7 @@ def test_plan_prints_the_theorems_side_by_side(capsys):
     [
         (["solve", "missing.csv", "--discount", "0.7"], "there is no file missing.csv"),
         (["solve", "log.parquet", "--discount", "0.7"], "no file"),
-        (["plan", "--discount", "1.2", "--beta", "0.1"], "1.2"),
+        (["theorems", "--discount", "1.2", "--beta", "0.1"], "1.2"),
         (["coverage", "a.csv", "--domain", "-1", "1", "-1", "1"], "write --domain once for each coordinate"),
         (["coverage", "--domain", "-1", "1", "-1", "1", "a.csv"], "write --domain once for each coordinate"),
     ],

@@ -210,7 +210,7 @@ COMMANDS = {
     "coverage": "coverage log.csv --domain -1 1",
     "moments": "moments log.csv --domain -1 1",
     "merge": "merge moments.npz",
-    "plan": "plan --discount 0.7 --beta 0.0377",
+    "theorems": "theorems --discount 0.7 --beta 0.0377",
     "tour": "tour --copy tour",
 }
 CODE = {"check": 3}  # the reward has no certificate
@@ -232,7 +232,7 @@ def test_every_command_has_one_document_and_can_be_silent(folder, capsys):
         assert printed.err, verb  # the lines
         assert main([*words.split(), "--quiet"]) == CODE.get(verb, 0), verb
         assert capsys.readouterr() == ("", ""), verb
-    assert main([*COMMANDS["plan"].split(), "--quiet", "--json"]) == 0
+    assert main([*COMMANDS["theorems"].split(), "--quiet", "--json"]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out) and printed.err == ""
 

@@ -733,12 +733,12 @@ def test_wrong_settings_of_rollouts_are_named(name, value):
         (lambda: certirl.planning.plan(Drift(), squares, discount=0.7, draws=10**9), "draws"),
         (lambda: certirl.planning.plan(Drift(), squares, discount=0.7, tolerance="x"), "tolerance"),
         (lambda: certirl.planning.plan(Drift, squares, discount=0.7), "got the class Drift"),
-        (lambda: certirl.theory.requirements(discount="0.9", beta=0.1), "discount"),
-        (lambda: certirl.theory.requirements(discount=0.9, beta="x"), "beta"),
-        (lambda: certirl.theory.requirements(discount=0.9, beta=0.1, size="11"), "size"),
-        (lambda: certirl.theory.theorem3_samples("0.1", 0.05, 11), "epsilon"),
-        (lambda: certirl.theory.requirements(discount=0.9, beta=0.1, basis="x"), "basis"),
-        (lambda: certirl.theory.constants("x"), "operators"),
+        (lambda: certirl.paper.requirements(discount="0.9", beta=0.1), "discount"),
+        (lambda: certirl.paper.requirements(discount=0.9, beta="x"), "beta"),
+        (lambda: certirl.paper.requirements(discount=0.9, beta=0.1, size="11"), "size"),
+        (lambda: certirl.paper.theorem3_samples("0.1", 0.05, 11), "epsilon"),
+        (lambda: certirl.paper.requirements(discount=0.9, beta=0.1, basis="x"), "basis"),
+        (lambda: certirl.paper.constants("x"), "operators"),
         (lambda: certirl.recover(CRITERION, max_rounds="x"), "max_rounds"),
         (lambda: certirl.recover(CRITERION, cover=1e-300), "cover"),
         (lambda: certirl.Reward("x", [1.0]), "the basis of a reward"),
@@ -1154,8 +1154,8 @@ def calls_of_functions(solution):
     yield reward.to_latex, {"digits": 4, "terms": None, "names": None, "symbol": "R"}
 
 
-def calls_of_theory(operators):
-    t, rough = certirl.theory, {"delta": 0.05, "k": 5, "basis": Legendre(5), "columns": 3, "deflate": True}
+def calls_of_the_paper(operators):
+    t, rough = certirl.paper, {"delta": 0.05, "k": 5, "basis": Legendre(5), "columns": 3, "deflate": True}
     yield t.cover_size, {"domain": (0, 1), "radius": 0.1, "literal": False}
     yield t.theorem3_samples_corrected, rough | {"epsilon": 0.1}
     yield t.lemma11_coefficients, {"k": 5, "norm": 1.0}
@@ -1203,7 +1203,7 @@ def calls_of_plots(solution, of_policy, problem, log):
 CALLS = (
     calls_of_problems,
     calls_of_functions,
-    calls_of_theory,
+    calls_of_the_paper,
     calls_of_steps,
     calls_of_records,
     calls_of_environments,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import problems, theory
+from certirl import paper, problems
 from certirl.functions.extrema import Minimum
 from certirl.ground.records import LISTED, LONGEST, Record, plain
 from certirl.problems import comfort
@@ -110,8 +110,8 @@ def records():
     yield problems.judge(room.dynamics, room.reward, room.expert, discount=0.9).truth
     plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=20, starts=[[0.1]])
     yield from (plan, plan.returns)
-    yield theory.lemma7_corrected(b33=1.0, b30=1.0, discount=0.5)
-    requirements = theory.requirements(discount=0.7, beta=0.01)
+    yield paper.lemma7_corrected(b33=1.0, b30=1.0, discount=0.5)
+    requirements = paper.requirements(discount=0.7, beta=0.01)
     yield from (requirements, requirements.literal, requirements.literal.conditions[0])
 
 

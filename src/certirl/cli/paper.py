@@ -1,4 +1,4 @@
-"""The commands about the paper and about speed: plan, reproduce, bench."""
+"""The commands about the paper and about speed: theorems, reproduce, bench."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from certirl.cli.output import Answer
 from certirl.cli.parsing import Verb
 
 
-def plan(options: argparse.Namespace) -> Answer:
+def theorems(options: argparse.Namespace) -> Answer:
     """Print the samples that the theorems ask for."""
-    from certirl.theory import ASSUMED, requirements
+    from certirl.paper.theorems import ASSUMED, requirements
 
     names = ("discount", "beta", *ASSUMED, "rho", "columns")
     asked = requirements(**{name: getattr(options, name) for name in names})
@@ -44,7 +44,7 @@ def _imported(folder: str, name: str) -> Any:
     raise FileNotFoundError(f"{folder}/{name}.py is missing: install certirl again, or run certirl from a checkout")
 
 
-def _add_plan(command: argparse.ArgumentParser) -> None:
+def _add_theorems(command: argparse.ArgumentParser) -> None:
     command.add_argument("--discount", type=float, metavar="GAMMA", required=True, help="γ")
     command.add_argument("--beta", type=float, required=True, help="β-separability: the best margin with ‖α‖₁ = 1")
     command.add_argument("--delta", type=float, help="probability of failure (default 0.05)")
@@ -75,12 +75,12 @@ def _add_bench(command: argparse.ArgumentParser) -> None:
 
 VERBS = (
     Verb(
-        "plan",
+        "theorems",
         "print the samples that the theorems ask for",
         "--discount γ --beta β [options]",
-        [("certirl plan --discount 0.7 --beta 0.0377", "Theorem 6 as printed and corrected")],
-        _add_plan,
-        plan,
+        [("certirl theorems --discount 0.7 --beta 0.0377", "Theorem 6 as printed and corrected")],
+        _add_theorems,
+        theorems,
     ),
     Verb(
         "reproduce",

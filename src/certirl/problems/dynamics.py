@@ -346,7 +346,7 @@ def unsolvable(*, seed: int, degree: int = 10) -> PolynomialProblem:
 
     Example:
         >>> problem = certirl.problems.unsolvable(seed=1)
-        >>> certirl.theory.separability(problem.operators(certirl.Legendre(7)), discount=0.7)
+        >>> certirl.paper.separability(problem.operators(certirl.Legendre(7)), discount=0.7)
         0.0
     """
     others = random_polynomial(seed=seed, actions=2, degree=degree)

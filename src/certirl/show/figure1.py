@@ -15,9 +15,9 @@ from certirl.data.moments import Moments
 from certirl.fit.bellman import bellman, estimate
 from certirl.fit.recover import cover_points, recover
 from certirl.ground.domain import Array
+from certirl.paper.hypotheses import constants
 from certirl.problems import Problem
 from certirl.show.charts import Chart, Curve, Level
-from certirl.theory import constants
 
 ALL = 401
 GRID = np.linspace(-1.0, 1.0, 801)

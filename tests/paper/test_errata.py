@@ -10,8 +10,7 @@ from certirl.data.simulator import sample
 from certirl.fit.bellman import bellman, estimate
 from certirl.fit.recover import cover_points, recover
 from certirl.functions.bases import Chebyshev, Fourier, Legendre
-from certirl.problems import Circle, circle, random_polynomial, thermostat, unsolvable
-from certirl.theory import (
+from certirl.paper import (
     constants,
     corollary12,
     corollary12_corrected,
@@ -29,6 +28,7 @@ from certirl.theory import (
     theorem3_error,
     theorem3_error_corrected,
 )
+from certirl.problems import Circle, circle, random_polynomial, thermostat, unsolvable
 from sizes import sizes
 
 SEEDS = range(12)

@@ -13,8 +13,7 @@ from certirl.fit.bellman import bellman, estimate
 from certirl.fit.recover import recover
 from certirl.functions.bases import Chebyshev, Fourier, Legendre
 from certirl.functions.extrema import minimum
-from certirl.problems import circle, random_polynomial, unsolvable
-from certirl.theory import (
+from certirl.paper import (
     constants,
     corollary12,
     corollary12_corrected,
@@ -42,6 +41,7 @@ from certirl.theory import (
     theorem6,
     theorem6_deflated,
 )
+from certirl.problems import circle, random_polynomial, unsolvable
 
 GAMMA = 0.7
 PAPER = {"beta": 1 / 26.5, "discount": GAMMA, "delta": 0.05, "k": 11, "n_actions": 3}

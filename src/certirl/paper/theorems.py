@@ -1,16 +1,4 @@
-"""The theorems of the paper as calculators, as printed and corrected: guarantees before any data are drawn.
-
-- Definition 2, the separability β: `separability`, and all constants of a problem: `constants`.
-- Theorem 3, samples for an error of Ẑ: `theorem3_samples`, `theorem3_error`; corrected: `theorem3_samples_corrected`,
-  `theorem3_error_corrected`.
-- Lemma 4, the error of F̂: `lemma4_error`; sharpened: `lemma4_error_sharp`.
-- Lemma 5 and Algorithm 2, covers: `lemma5_tolerance`, `cover_limit`, `cover_size`, `program_rows`.
-- Theorem 6, samples for a correct reward: `theorem6`; deflated: `theorem6_deflated`; side by side: `requirements`.
-- Lemma 7, smooth dynamics: `lemma10_lipschitz` and `lemma10_size`; corrected: `lemma7_corrected`.
-- Lemma 10, truncation: `lemma10_tail`, `lemma10_size`, `lemma10_lipschitz`; corrected: `lemma10_tail_corrected`,
-  `lemma10_size_corrected`.
-- Lemma 11, decay of Z: `lemma11_coefficients`, `lemma11_norm`; corrected: `lemma11_coefficients_corrected`.
-- Corollary 12, samples for smooth dynamics: `corollary12`; corrected: `corollary12_corrected`.
+"""What each theorem asks for or promises, as printed and corrected, and Theorem 6 in both forms side by side.
 
 The corrected forms never estimate the first row of Z, which is (1, 0, 0, …), and contain the sizes of the basis
 functions; docs/notes/theorem6.md proves them, docs/notes/errata.md says why they are needed.
@@ -24,42 +12,22 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
-import numpy as np
-
-from certirl.fit.bellman import Bellman, Operators, bellman
-from certirl.fit.recover import recover
-from certirl.functions.bases import Basis, Fourier, as_basis
-from certirl.functions.extrema import minimum
-from certirl.ground.domain import Array, as_domain, one_coordinate
-from certirl.ground.doors import as_count, as_number, as_probability, setting, shown, typed
+from certirl.functions.bases import Basis, as_basis
+from certirl.ground.domain import as_domain, one_coordinate
+from certirl.ground.doors import as_count, as_number, as_probability, setting, typed
 from certirl.ground.records import Record
 
 __all__ = [
     "Condition",
-    "Constants",
-    "Lemma7Corrected",
     "Requirement",
     "Requirements",
-    "constants",
-    "corollary12",
-    "corollary12_corrected",
     "cover_limit",
     "cover_size",
     "lemma4_error",
     "lemma4_error_sharp",
     "lemma5_tolerance",
-    "lemma7_corrected",
-    "lemma10_lipschitz",
-    "lemma10_size",
-    "lemma10_size_corrected",
-    "lemma10_tail",
-    "lemma10_tail_corrected",
-    "lemma11_coefficients",
-    "lemma11_coefficients_corrected",
-    "lemma11_norm",
     "program_rows",
     "requirements",
-    "separability",
     "theorem3_error",
     "theorem3_error_corrected",
     "theorem3_samples",
@@ -73,17 +41,12 @@ _POSITIVE = ("epsilon", "beta", "sup")
 _LEAST = {"k": 1, "columns": 1, "samples": 1, "n_actions": 2, "actions": 2, "size": 2}
 
 _MOST = {"k": 10**6, "columns": 10**6, "size": 10**6}  # functions
-_MOST_ENTRIES = 10_000  # rows of a matrix of bounds
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
-def _check(**arguments: Any) -> None:
+def check(**arguments: Any) -> None:
     """Refuse, with a sentence, an argument outside the range its name has in every theorem here."""
     for name, value in arguments.items():
         if name in _LEAST:
@@ -94,7 +57,7 @@ def _check(**arguments: Any) -> None:
             as_number(value, name, least=0, strict=name in _POSITIVE)
 
 
-def _countable(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+def countable(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Wrap a calculator: a sentence where the number that its theorem asks for exceeds double precision."""
 
     @wraps(function)
@@ -109,7 +72,7 @@ def _countable(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, 
     return counted
 
 
-@_countable
+@countable
 def theorem3_samples(epsilon: float, delta: float, k: int) -> int:
     """Transitions per action for an error below ε of Ẑ, with probability 1 − δ (Theorem 3, as printed).
 
@@ -118,10 +81,10 @@ def theorem3_samples(epsilon: float, delta: float, k: int) -> int:
     With a tail of at most ε this is ‖Ẑ − Z‖_∞ < 2ε. The printed constant needs |φ_iφ_j| ≤ 1 and ∫μ = 2.
 
     Example:
-        >>> certirl.theory.theorem3_samples(0.1, delta=0.05, k=5)
+        >>> certirl.paper.theorem3_samples(0.1, delta=0.05, k=5)
         138156
     """
-    _check(epsilon=epsilon, delta=delta, k=k)
+    check(epsilon=epsilon, delta=delta, k=k)
     return _whole(8 * k**2 / epsilon**2 * math.log(2 * k**2 / delta))
 
 
@@ -131,14 +94,14 @@ def theorem3_error(samples: int, delta: float, k: int) -> float:
     ``ε = √(8k² log(2k²/δ)/n)`` (Theorem 3, as printed).
 
     Example:
-        >>> round(certirl.theory.theorem3_error(100_000, delta=0.05, k=5), 3)
+        >>> round(certirl.paper.theorem3_error(100_000, delta=0.05, k=5), 3)
         0.118
     """
-    _check(samples=samples, delta=delta, k=k)
+    check(samples=samples, delta=delta, k=k)
     return math.sqrt(8 * k**2 / samples * math.log(2 * k**2 / delta))
 
 
-@_countable
+@countable
 def theorem3_samples_corrected(
     epsilon: float,
     delta: float,
@@ -164,10 +127,10 @@ def theorem3_samples_corrected(
         deflate: the first row is known, so that only k − 1 rows are estimated.
 
     Example:
-        >>> certirl.theory.theorem3_samples_corrected(0.1, delta=0.05, k=5, basis=certirl.Legendre(5))
+        >>> certirl.paper.theorem3_samples_corrected(0.1, delta=0.05, k=5, basis=certirl.Legendre(5))
         1355490
     """
-    _check(epsilon=epsilon, delta=delta, k=k)
+    check(epsilon=epsilon, delta=delta, k=k)
     entries, reach = _entries(k, basis, columns, deflate)
     return _whole(2 * (reach / epsilon) ** 2 * math.log(2 * entries / delta))
 
@@ -180,10 +143,10 @@ def theorem3_error_corrected(
     ``ε = ∫μ·max_i u_i·Σ_j v_j·√(2 log(2·rows·columns/δ)/n)``.
 
     Example:
-        >>> round(certirl.theory.theorem3_error_corrected(100_000, delta=0.05, k=5, basis=certirl.Legendre(5)), 3)
+        >>> round(certirl.paper.theorem3_error_corrected(100_000, delta=0.05, k=5, basis=certirl.Legendre(5)), 3)
         0.368
     """
-    _check(samples=samples, delta=delta, k=k)
+    check(samples=samples, delta=delta, k=k)
     entries, reach = _entries(k, basis, columns, deflate)
     return reach * math.sqrt(2 / samples * math.log(2 * entries / delta))
 
@@ -191,7 +154,7 @@ def theorem3_error_corrected(
 def _entries(k: int, basis: Basis | None, columns: int | None, deflate: bool) -> tuple[int, float]:
     """The number of estimated entries, and ∫μ · max_i u_i · Σ_j v_j."""
     columns = k if columns is None else columns
-    _check(columns=columns)
+    check(columns=columns)
     if columns > k:
         raise ValueError(f"{setting('columns')} must be at most {setting('k')} = {k}, got {columns}")
     if deflate and k < 2:
@@ -216,10 +179,10 @@ def lemma4_error(epsilon: float, discount: float, norm: float) -> float:
     ``‖F̂ − F‖_∞ ≤ 2ε/(1 − γΔ)²`` when every ‖Z‖, ‖Ẑ‖ ≤ Δ < 1/γ and every ‖Ẑ − Z‖ ≤ ε.
 
     Example:
-        >>> round(certirl.theory.lemma4_error(0.01, discount=0.5, norm=1.2), 3)
+        >>> round(certirl.paper.lemma4_error(0.01, discount=0.5, norm=1.2), 3)
         0.125
     """
-    _check(epsilon=epsilon, discount=discount, norm=norm)
+    check(epsilon=epsilon, discount=discount, norm=norm)
     return 2 * epsilon / _contraction(discount, norm) ** 2
 
 
@@ -232,10 +195,10 @@ def lemma4_error_sharp(epsilon: float, discount: float, norm_T_hat: float, norm_
     After deflation all four matrices lose their first row, and T̂ also its first column.
 
     Example:
-        >>> round(certirl.theory.lemma4_error_sharp(0.01, discount=0.9, norm_T_hat=0.1, norm_F=0.5), 4)
+        >>> round(certirl.paper.lemma4_error_sharp(0.01, discount=0.9, norm_T_hat=0.1, norm_F=0.5), 4)
         0.0269
     """
-    _check(epsilon=epsilon, discount=discount, norm=norm_T_hat, F_norm=norm_F)
+    check(epsilon=epsilon, discount=discount, norm=norm_T_hat, F_norm=norm_F)
     return epsilon * (2 + discount * norm_F) / _contraction(discount, norm_T_hat)
 
 
@@ -247,10 +210,10 @@ def lemma5_tolerance(beta: float, cover: float, rho: float, *, sup: float = 1.0)
     The printed lemma has sup|φ| = 1; in general ‖(F̂ − F)φ(s)‖_∞ ≤ ‖F̂ − F‖_∞ sup|φ|. On the whole interval c = 0.
 
     Example:
-        >>> round(certirl.theory.lemma5_tolerance(0.1, cover=0.05, rho=1.0), 3)
+        >>> round(certirl.paper.lemma5_tolerance(0.1, cover=0.05, rho=1.0), 3)
         0.025
     """
-    _check(beta=beta, cover=cover, rho=rho, sup=sup)
+    check(beta=beta, cover=cover, rho=rho, sup=sup)
     return (beta - cover * rho) / (2 * sup)
 
 
@@ -258,14 +221,14 @@ def cover_limit(beta: float, rho: float) -> float:
     """The bound that the radius of a cover must stay below, ``c < β/ρ`` (Lemma 5); infinite for ρ = 0.
 
     Example:
-        >>> round(certirl.theory.cover_limit(0.1, rho=2.0), 3)
+        >>> round(certirl.paper.cover_limit(0.1, rho=2.0), 3)
         0.05
     """
-    _check(beta=beta, rho=rho)
+    check(beta=beta, rho=rho)
     return float(beta / rho) if rho > 0 else math.inf
 
 
-@_countable
+@countable
 @typed
 def cover_size(domain: Any, radius: float, *, literal: bool = False) -> int:
     """The number of states of a cover with radius c (Algorithm 2, step 3).
@@ -273,7 +236,7 @@ def cover_size(domain: Any, radius: float, *, literal: bool = False) -> int:
     ``⌈width/(2c)⌉`` midpoints put every state within c of one of them; as printed it is ⌈width/c⌉.
 
     Example:
-        >>> certirl.theory.cover_size((-1, 1), 0.05), certirl.theory.cover_size((-1, 1), 0.05, literal=True)
+        >>> certirl.paper.cover_size((-1, 1), 0.05), certirl.paper.cover_size((-1, 1), 0.05, literal=True)
         (20, 40)
     """
     one_coordinate(as_domain(domain), "the count is")
@@ -286,10 +249,10 @@ def program_rows(domain: Any, radius: float, *, n_actions: int, literal: bool = 
     """The constraints of the program on a cover: ``(|A| − 1)·size`` (Theorem 6).
 
     Example:
-        >>> certirl.theory.program_rows((-1, 1), 0.05, n_actions=3)
+        >>> certirl.paper.program_rows((-1, 1), 0.05, n_actions=3)
         40
     """
-    _check(n_actions=n_actions)
+    check(n_actions=n_actions)
     return (n_actions - 1) * cover_size(domain, radius, literal=literal)
 
 
@@ -298,7 +261,7 @@ class Condition(Record):
     """``value < bound`` (or ≤, as the statement says): one hypothesis of a theorem, and whether it holds.
 
     Example:
-        >>> conditions = certirl.theory.requirements(discount=0.7, beta=0.1).literal.conditions
+        >>> conditions = certirl.paper.requirements(discount=0.7, beta=0.1).literal.conditions
         >>> [(condition.name, condition.holds) for condition in conditions]
         [('separation', True), ('contraction', False), ('truncation', False)]
     """
@@ -329,7 +292,7 @@ class Requirement(Record):
         rows: constraints of the program; None on the whole interval, where the solver adds them one by one.
 
     Example:
-        >>> needed = certirl.theory.requirements(discount=0.7, beta=0.1).exact
+        >>> needed = certirl.paper.requirements(discount=0.7, beta=0.1).exact
         >>> needed.applies, f"{needed.samples:.1e}", needed.rows
         (True, '2.2e+07', None)
     """
@@ -356,7 +319,7 @@ class Requirement(Record):
         return "\n".join(lines)
 
 
-@_countable
+@countable
 def theorem6(
     *,
     beta: float,
@@ -385,13 +348,13 @@ def theorem6(
         tail: ‖Z^a − [Z^a]_k‖_∞.
 
     Example:
-        >>> printed = certirl.theory.theorem6(
+        >>> printed = certirl.paper.theorem6(
         ...     beta=0.1, discount=0.3, delta=0.05, k=11, n_actions=3, cover=0.05, rho=1.0, norm=1.0
         ... )
         >>> printed.applies, f"{printed.samples:.1e}"
         (True, '1.5e+11')
     """
-    _check(
+    check(
         beta=beta, discount=discount, delta=delta, k=k, n_actions=n_actions, cover=cover, rho=rho, norm=norm, tail=tail
     )
     separation, contraction = beta - cover * rho, 0.5 - discount * norm
@@ -412,7 +375,7 @@ def theorem6(
     )
 
 
-@_countable
+@countable
 def theorem6_deflated(
     *,
     beta: float,
@@ -452,14 +415,14 @@ def theorem6_deflated(
         columns: k_s, the functions of the state; k if left out.
 
     Example:
-        >>> deflated = certirl.theory.theorem6_deflated(
+        >>> deflated = certirl.paper.theorem6_deflated(
         ...     beta=0.1, discount=0.7, delta=0.05, k=11, n_actions=3, inner_norm=0.1, difference=0.3
         ... )
         >>> deflated.applies, f"{deflated.samples:.1e}"
         (True, '2.2e+07')
     """
-    _check(beta=beta, discount=discount, delta=delta, k=k, n_actions=n_actions, cover=cover, rho=rho, tail=tail)
-    _check(inner_norm=inner_norm, difference=difference)
+    check(beta=beta, discount=discount, delta=delta, k=k, n_actions=n_actions, cover=cover, rho=rho, tail=tail)
+    check(inner_norm=inner_norm, difference=difference)
     sup = 1.0 if basis is None else float(_resized(basis, k).sup()[:columns].max())
     separation, contraction = beta - cover * rho, 1 - discount * inner_norm
     epsilon = math.nan
@@ -504,118 +467,6 @@ def _whole(number: float) -> int:
     return math.ceil(number * (1 - 1e-14))
 
 
-# The constants of a problem, and Theorem 6 in both forms --------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Constants(Record):
-    """The constants of a problem in the hypotheses of the theorems, from its k × k_s matrices.
-
-    Attributes:
-        norm: Δ = max_a ‖Z^a‖_∞; at least 1, the first row.
-        inner_norm: Δ₂ = ‖T_{2:,2:}‖_∞ of the expert.
-        row_norm: max_a ‖Z^a_{2:,:}‖_∞.
-        difference: max_a ‖(T − Z^a)_{2:,:}‖_∞.
-        F_norm: max_a ‖F^a‖_∞.
-        rho: max_a sup_s ‖F^aφ'(s)‖_∞, by the roots of each second derivative: exact to rounding.
-        beta: the separability of Definition 2; 0 if no reward exists, NaN if the program did not decide that.
-        beta_sup: 1/‖α̂‖_∞ of the reward with the least ‖α‖₁, which the appendix calls β; 0 and NaN likewise.
-
-    Example:
-        >>> operators = certirl.problems.random_polynomial(seed=1).operators(certirl.Legendre(7))
-        >>> constants = certirl.theory.constants(operators, discount=0.7)
-        >>> constants.norm >= 1 > constants.inner_norm, constants.beta > 0
-        (True, True)
-    """
-
-    norm: float
-    inner_norm: float
-    row_norm: float
-    difference: float
-    F_norm: float
-    rho: float
-    beta: float
-    beta_sup: float
-
-
-def constants(problem: Operators | Bellman, *, discount: float | None = None, expert: int = 0) -> Constants:
-    """Δ, Δ₂, ρ, ‖F‖ and β from a problem's matrices (the hypotheses of Theorem 6).
-
-    Args:
-        problem: operators, or the criterion formed from them (which contains its discount and expert).
-        discount: γ; needed with operators.
-        expert: the action the expert always takes; read with operators only.
-
-    Example:
-        >>> operators = certirl.problems.random_polynomial(seed=1).operators(certirl.Legendre(7))
-        >>> round(certirl.theory.constants(operators, discount=0.7).beta, 4)
-        0.0422
-    """
-    criterion = _criterion(problem, discount, expert)
-    T, gaps = criterion.T, criterion.advantage
-    return Constants(
-        norm=_norm(np.concatenate([T[None], T - gaps])),
-        inner_norm=_norm(T[1:, 1:]),
-        row_norm=_norm(np.concatenate([T[None], T - gaps])[:, 1:]),
-        difference=_norm(gaps[:, 1:]),
-        F_norm=_norm(criterion.F),
-        rho=_steepest(criterion),
-        beta=separability(criterion),
-        beta_sup=_separability_sup(criterion),
-    )
-
-
-def separability(problem: Operators | Bellman, *, discount: float | None = None, expert: int = 0) -> float:
-    """The separability β of a problem (Definition 2); 0 if no reward exists, NaN if undetermined.
-
-    ``β = max_α min_{s,a} αᵀF^aφ(s)`` over ‖α‖₁ = 1.
-
-    Example:
-        >>> exact = certirl.problems.random_polynomial(seed=1).operators(certirl.Legendre(7))
-        >>> round(certirl.theory.separability(exact, discount=0.7), 4)
-        0.0422
-        >>> none = certirl.problems.unsolvable(seed=1).operators(certirl.Legendre(7))
-        >>> certirl.theory.separability(none, discount=0.7)
-        0.0
-    """
-    recovery = recover(_criterion(problem, discount, expert), objective="max-margin")
-    return recovery.margin if recovery.status == "solved" else 0.0 if recovery.status == "infeasible" else math.nan
-
-
-def _separability_sup(criterion: Bellman) -> float:
-    recovery = recover(criterion, objective="l1")
-    if recovery.reward is None:
-        return 0.0 if recovery.status == "infeasible" else math.nan
-    return float(1 / np.abs(recovery.reward.coefficients).max())
-
-
-def _criterion(problem: Operators | Bellman, discount: float | None, expert: int) -> Bellman:
-    if isinstance(problem, Bellman):
-        return problem
-    if not isinstance(problem, Operators):
-        raise TypeError(f"constants need operators, or the criterion made of them, got {shown(problem)}")
-    if discount is None:
-        raise ValueError("operators do not contain γ: pass discount as well")
-    return bellman(problem, discount=discount, expert=expert)
-
-
-def _norm(matrices: Array) -> float:
-    """‖·‖_∞, the largest row sum, over a stack of matrices."""
-    return float(np.abs(matrices).sum(axis=-1).max(initial=0.0))
-
-
-def _steepest(criterion: Bellman) -> float:
-    """ρ = max_{a,i} sup_s |(F^aφ')_i(s)|; slopes are expansions too, so the oracle for exact minima finds it."""
-    columns = criterion.columns.resized(criterion.columns.size | 1)  # a last sine needs its cosine
-    nodes, weights = columns.quadrature(4 * columns.size + 40)
-    narrow = criterion.columns.derivative(nodes)
-    derivative = narrow.T @ (weights[:, None] * columns.values(nodes))
-    slopes = (criterion.F @ derivative).reshape(-1, columns.size)
-    return max(
-        (-minimum(columns, sign * slope)[1] for slope in slopes if slope.any() for sign in (1.0, -1.0)), default=0.0
-    )
-
-
 # What `requirements` assumes of arguments left out: the setting of the paper's third figure, and the norms without the
 # constant function as measured on its random problems.
 ASSUMED: dict[str, float] = {
@@ -643,7 +494,7 @@ class Requirements(Record):
         assumed: the values assumed for arguments left out, one phrase each.
 
     Example:
-        >>> needed = certirl.theory.requirements(discount=0.7, beta=0.1)
+        >>> needed = certirl.paper.requirements(discount=0.7, beta=0.1)
         >>> needed.literal.applies, needed.deflated.applies
         (False, True)
         >>> print(needed.advice[-1])
@@ -741,7 +592,7 @@ def requirements(
         columns: k_s of the deflated form; k.
 
     Example:
-        >>> needed = certirl.theory.requirements(discount=0.7, beta=0.1, actions=2)
+        >>> needed = certirl.paper.requirements(discount=0.7, beta=0.1, actions=2)
         >>> print(str(needed).splitlines()[0])
         Samples that Theorem 6 asks for at γ = 0.7, β = 0.1
     """
@@ -773,284 +624,10 @@ def _completed(
     """The arguments with those left out filled in, and a phrase for each of these."""
     values = {name: ASSUMED[name] if value is None else value for name, value in passed.items()}
     assumed = [f"{name} = {value:g}" for name, value in ASSUMED.items() if passed[name] is None]
-    _check(beta=beta, **values)
+    check(beta=beta, **values)
     if rho is None:
         rho = beta / (2 * values["cover"]) if values["cover"] > 0 else 0.0
         if not math.isfinite(rho):
             raise ValueError(f"{setting('rho')} is needed: β/(2·{setting('cover')}) is beyond double precision")
         assumed += [f"rho = β/(2·cover) = {rho:.3g}"] if rho else []
     return values | {"rho": rho}, assumed
-
-
-# Smooth dynamics ------------------------------------------------------------------------------------------------------
-
-# Lemmas 7, 10, 11 and Corollary 12 bound the matrices of smooth, periodic dynamics in the trigonometric basis. As
-# printed they use the paper's Δ. The corrected forms use two numbers that bound every action's transition density
-# p(t'|t) on [-1, 1], periodic with its first two derivatives in both variables:
-#
-#     b33 ≥ sup |∂³_{t'} ∂³_t p|   and   b30 ≥ sup |∂³_{t'} p|.
-#
-# On an interval of half-width h take the derivatives in t: h⁷ and h⁴ times those in the state s. The corrected forms
-# rest on three facts. Integrating by parts three times divides the coefficient of frequency m by (πm)³. The integral of
-# a function g against sin(πmt + θ) is at most (4/π) sup|g| for every θ. And a sine and a cosine of the same frequency,
-# with coefficients a and b, are one such wave: √(a² + b²) ≤ (4/π) sup|g|, hence |a| + |b| ≤ √2 (4/π) sup|g|. Row 1 is
-# exactly (1, 0, 0, …), because probabilities sum to one. The derivations are in docs/notes/theorem6.md.
-
-ZETA2 = math.pi**2 / 6
-ZETA3 = 1.2020569031595942
-
-# ∫|sin πmt| dt over [-1, 1]: the factor of one integration against a wave.
-_WAVE = 4 / math.pi
-
-
-def _frequencies(k: int) -> Array:
-    """0, 1, 1, 2, 2, …: the frequency of each of the first k trigonometric functions ``[k]``."""
-    _check(k=k)
-    return ((np.arange(k) + 1) // 2).astype(np.float64)
-
-
-def lemma11_norm(b33: float) -> float:
-    """The smallest Δ for which dynamics this smooth meet Lemma 11, as printed: ``Δ = ζ(3) b33/π⁶``.
-
-    Example:
-        >>> round(certirl.theory.lemma11_norm(1000.0), 3)
-        1.25
-    """
-    _check(b33=b33)
-    return ZETA3 * b33 / math.pi**6
-
-
-def lemma11_coefficients(k: int, *, norm: float) -> Array:
-    """Bounds on the entries of Z, ``|Z_ij| < Δ/(ζ(3) i³j³)`` (Lemma 11, as printed): ``[k, k]``.
-
-    Not true: it counts functions where it should count frequencies, and it bounds Z_11, which is 1, by a derivative.
-
-    Example:
-        >>> certirl.theory.lemma11_coefficients(3, norm=1.0).round(3)
-        array([[0.832, 0.104, 0.031],
-               [0.104, 0.013, 0.004],
-               [0.031, 0.004, 0.001]])
-    """
-    _check(k=as_count(k, "k", most=_MOST_ENTRIES), norm=norm)
-    i = np.arange(1, k + 1, dtype=np.float64)
-    return norm / ZETA3 / np.outer(i, i) ** 3
-
-
-def lemma11_coefficients_corrected(k: int, *, b33: float, b30: float) -> Array:
-    """Bounds on the entries of Z (Lemma 11, corrected): ``[k, k]``.
-
-    ``|Z_ij| ≤ (4/π)² b33/(π⁶m_i³m_j³)`` and ``|Z_i1| ≤ √2 (4/π) b30/(π³m_i³)``.
-
-    Example:
-        >>> certirl.theory.lemma11_coefficients_corrected(3, b33=100.0, b30=1.0).round(3)
-        array([[1.   , 0.   , 0.   ],
-               [0.058, 0.169, 0.169],
-               [0.058, 0.169, 0.169]])
-    """
-    _check(k=as_count(k, "k", most=_MOST_ENTRIES), b33=b33, b30=b30)
-    cubes = np.maximum(_frequencies(k), 1.0) ** 3
-    bounds = _WAVE**2 * b33 / math.pi**6 / np.outer(cubes, cubes)
-    # ∫|φ_1| = √2 takes the place of one of the two waves.
-    bounds[:, 0] = math.sqrt(2) * _WAVE * b30 / math.pi**3 / cubes
-    bounds[0] = np.eye(k)[0]
-    return bounds
-
-
-def lemma10_tail(k: int, *, norm: float) -> float:
-    """A bound on what k functions miss of Z (Lemma 10, as printed).
-
-    ``‖Z − [Z]_k‖_∞ ≤ max{eΔ/(2ζ(3)(k+1)²), Δ/(k+1)³}``.
-
-    Example:
-        >>> round(certirl.theory.lemma10_tail(11, norm=1.0), 5)
-        0.00785
-    """
-    _check(k=k, norm=norm)
-    return max(math.e * norm / (2 * ZETA3 * (k + 1) ** 2), norm / (k + 1) ** 3)
-
-
-def lemma10_tail_corrected(k: int, *, b33: float, b30: float) -> float:
-    """A bound on what k functions miss of Z (Lemma 10, corrected).
-
-    ``‖(Z − [Z]_k)_{2:,:}‖_∞ ≤ max{√2 (4/π)² b33 ζ(3, m)/π⁶, ‖Z_{2:,:}‖/m³}``.
-
-    m = ⌊(k+1)/2⌋ is the first frequency that is not whole among the k functions and ζ(3, m) = Σ_{n≥m} n⁻³. The first
-    term bounds what a kept row loses on the right, the second a row that is lost altogether.
-
-    Example:
-        >>> round(certirl.theory.lemma10_tail_corrected(11, b33=100.0, b30=1.0), 5)
-        0.00391
-    """
-    from scipy.special import zeta
-
-    _check(k=k, b33=b33, b30=b30)
-    m = (k + 1) // 2
-    right = math.sqrt(2) * _WAVE**2 * b33 / math.pi**6 * float(zeta(3.0, float(m)))
-    return max(right, _row_norm(b33, b30) * (1 / m) ** 3)
-
-
-@_countable
-def lemma10_size(epsilon: float, *, norm: float) -> int:
-    """The smallest k whose tail is at most ε, of order √(Δ/ε) (Lemma 10, as printed).
-
-    Example:
-        >>> certirl.theory.lemma10_size(0.01, norm=1.0)
-        10
-    """
-    _check(epsilon=epsilon, norm=norm)
-    return _smallest(lambda k: lemma10_tail(k, norm=norm) <= epsilon)
-
-
-@_countable
-def lemma10_size_corrected(epsilon: float, *, b33: float, b30: float) -> int:
-    """The smallest k whose tail is at most ε, still of order ε^(−½) (Lemma 10, corrected).
-
-    Example:
-        >>> certirl.theory.lemma10_size_corrected(0.01, b33=100.0, b30=1.0)
-        7
-    """
-    _check(epsilon=epsilon, b33=b33, b30=b30)
-    return _smallest(lambda k: lemma10_tail_corrected(k, b33=b33, b30=b30) <= epsilon)
-
-
-def lemma10_lipschitz(norm: float, *, discount: float | None = None) -> float:
-    """The Lipschitz constant ρ of Fφ (Lemmas 7 and 10, as printed).
-
-    ``‖Fφ'(s)‖_∞ < 4πΔζ(2)/ζ(3)``, since |φ_n'| ≤ πn.
-
-    Args:
-        norm: Δ.
-        discount: γ, for the last line of the printed proof, which also divides by γ; the statement does not.
-
-    Example:
-        >>> round(certirl.theory.lemma10_lipschitz(0.25), 2)
-        4.3
-    """
-    _check(norm=norm)
-    rho = 4 * math.pi * norm * ZETA2 / ZETA3
-    if discount is None:
-        return rho
-    _check(discount=discount)
-    return rho / discount
-
-
-@dataclass(frozen=True)
-class Lemma7Corrected(Record):
-    """Bounds on the matrices of all actions from bounds on the derivatives (Lemma 7, corrected).
-
-    Attributes:
-        inner_norm: Δ₂ ≥ ‖Z_{2:,2:}‖_∞.
-        row_norm: ≥ ‖Z_{2:,:}‖_∞, the first column included.
-        difference: ≥ ‖(T − Z^a)_{2:,:}‖_∞.
-        rho: ≥ ‖F^a φ'(s)‖_∞ for all s; infinite if γΔ₂ ≥ 1.
-
-    Example:
-        >>> smooth = certirl.theory.lemma7_corrected(b33=100.0, b30=1.0, discount=0.7)
-        >>> smooth.inner_norm < 1, smooth.difference == 2 * smooth.row_norm
-        (True, True)
-    """
-
-    inner_norm: float
-    row_norm: float
-    difference: float
-    rho: float
-
-
-def lemma7_corrected(*, b33: float, b30: float, discount: float) -> Lemma7Corrected:
-    """Bounds on the matrices of all actions from bounds on derivatives (Lemma 7, corrected).
-
-    ``Δ₂ ≤ √2 (4/π)² ζ(3) b33/π⁶`` and ``ρ ≤ 2 (4/π)² ζ(2) b33/(π⁵(1 − γΔ₂))``.
-
-    Two waves of the same frequency m in the derivative Zφ'(s) add up to at most πm times √(a² + b²), so ρ needs no √2.
-
-    Example:
-        >>> smooth = certirl.theory.lemma7_corrected(b33=100.0, b30=1.0, discount=0.7)
-        >>> round(smooth.inner_norm, 3), round(smooth.rho, 2)
-        (0.287, 2.18)
-    """
-    _check(b33=b33, b30=b30, discount=discount)
-    inner, rows = _inner_norm(b33), _row_norm(b33, b30)
-    contraction = 1 - discount * inner
-    slope = 2 * _WAVE**2 * ZETA2 * b33 / math.pi**5
-    rho = slope / contraction if contraction > 0 else math.inf
-    return Lemma7Corrected(inner_norm=inner, row_norm=rows, difference=2 * rows, rho=rho)
-
-
-def corollary12(*, beta: float, delta: float, discount: float, n_actions: int) -> Requirement:
-    """Transitions per action for smooth dynamics (Corollary 12, as printed).
-
-    ``|∂⁶p| < π⁶/(4γζ(3))`` gives Δ = 1/(4γ), with cρ = β/2, ε = β/256 and k of order ε^(−½).
-
-    Example:
-        >>> needed = certirl.theory.corollary12(beta=0.1, delta=0.05, discount=0.9, n_actions=3)
-        >>> needed.applies, needed.size, f"{needed.samples:.1e}"
-        (True, 28, '4.7e+11')
-    """
-    _check(beta=beta, delta=delta, discount=discount, n_actions=n_actions)
-    norm = 1 / (4 * discount)
-    rho, k = lemma10_lipschitz(norm), lemma10_size(beta / 256, norm=norm)
-    return theorem6(
-        beta=beta,
-        discount=discount,
-        delta=delta,
-        k=k,
-        n_actions=n_actions,
-        cover=beta / (2 * rho),
-        rho=rho,
-        norm=norm,
-        tail=lemma10_tail(k, norm=norm),
-    )
-
-
-def corollary12_corrected(
-    *, beta: float, delta: float, discount: float, n_actions: int, b33: float, b30: float, cover: float = 0.0
-) -> Requirement:
-    """Transitions per action for smooth dynamics (Corollary 12, corrected and deflated).
-
-    ``n`` is of order β⁻³ log(1/(βδ)), from the two bounds on derivatives alone.
-
-    The tail falls as k⁻² and n grows as k²/(ε* − tail)², so that a third of ε* for the tail is the best share.
-
-    Example:
-        >>> needed = certirl.theory.corollary12_corrected(
-        ...     beta=0.1, delta=0.05, discount=0.9, n_actions=3, b33=100.0, b30=1.0
-        ... )
-        >>> needed.applies, needed.size, f"{needed.samples:.1e}"
-        (True, 11, '1.1e+08')
-    """
-    smooth = lemma7_corrected(b33=b33, b30=b30, discount=discount)
-    constants: dict[str, Any] = {
-        "beta": beta,
-        "discount": discount,
-        "delta": delta,
-        "n_actions": n_actions,
-        "inner_norm": smooth.inner_norm,
-        "difference": smooth.difference,
-        "cover": cover,
-        "rho": smooth.rho if cover > 0 and math.isfinite(smooth.rho) else 0.0,
-    }
-    epsilon = theorem6_deflated(k=2, **constants).epsilon
-    if not epsilon > 0:  # for no size does the theorem apply: the record says which condition fails
-        return theorem6_deflated(k=2, basis=Fourier(2), **constants)
-    k = max(2, lemma10_size_corrected(epsilon / 3, b33=b33, b30=b30))
-    return theorem6_deflated(k=k, basis=Fourier(k), tail=lemma10_tail_corrected(k, b33=b33, b30=b30), **constants)
-
-
-def _inner_norm(b33: float) -> float:
-    return math.sqrt(2) * _WAVE**2 * ZETA3 * b33 / math.pi**6
-
-
-def _row_norm(b33: float, b30: float) -> float:
-    return _inner_norm(b33) + math.sqrt(2) * _WAVE * b30 / math.pi**3
-
-
-def _smallest(enough: Callable[[int], bool]) -> int:
-    """The first k ≥ 1 for which a condition that stays true holds."""
-    high = 1
-    while not enough(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
