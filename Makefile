@@ -132,6 +132,7 @@ figures: $(VENV)/test
 	$(BIN)/certirl reproduce all --out experiments/results
 
 bench: $(VENV)/test
+	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/recover_time.py
 	$(BIN)/python benchmarks/certify_time.py

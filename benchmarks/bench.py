@@ -1,19 +1,18 @@
 """Speed of the kernels, of their peers, of the limits that the machine sets, and of whole passes over data.
 
-    certirl bench [--fast] [--out FOLDER]
+    python benchmarks/bench.py
+    python benchmarks/bench.py --pairs 50000 --sizes 5 11 51 --transitions 150000 --repeats 2    # a first look
 
 Everything that is compared runs in turn in one process, several times, and the best CPU time counts. Only ratios carry
 over to another machine. "naive" is the plain way: np.sin and np.cos for every frequency (the textbook
-recurrence for polynomials), all rows at once, then one matrix product.
+recurrence for polynomials), all rows at once, then one matrix product. Writes results/bench.json and bench.png.
 """
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from certirl.data.transitions import CHUNK
 from certirl.fit.bellman import bellman, estimate
 from certirl.fit.recover import recover
 from certirl.functions.bases import FAMILIES, Legendre
-from certirl.ground.archive import check_writable, replacing
 from certirl.ground.domain import Array
 from certirl.ground.work import cores, one_blas_thread, watched
 from certirl.kernels.sums import KERNELS, ProductSums, StackedSums
@@ -43,94 +41,54 @@ DGEMM, MEMORY = "dgemm limit", "memory limit"
 _ORDER, _NUMBERS = 1000, 16_000_000
 
 Contender = Callable[[Array, Array], object]
-Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Extent:
-    """How much is measured.
+def run(
+    *,
+    pairs: int = 1_000_000,
+    sizes: tuple[int, ...] = (5, 11, 25, 51, 101, 201, 401),
+    families: tuple[str, ...] = tuple(FAMILIES),
+    transitions: int = 1_000_000,
+    repeats: int = 3,
+) -> dict[str, Any]:
+    """Measure everything and print tables.
 
-    Attributes:
+    Args:
         pairs: (y, x) that a kernel sums over.
         sizes: numbers of functions k.
         families: of bases.
         transitions: of each of three actions, for whole passes.
         repeats: turns, of which the best counts.
     """
-
-    pairs: int = 1_000_000
-    sizes: tuple[int, ...] = (5, 11, 25, 51, 101, 201, 401)
-    families: tuple[str, ...] = tuple(FAMILIES)
-    transitions: int = 1_000_000
-    repeats: int = 3
-
-
-FAST = Extent(pairs=50_000, sizes=(5, 11, 51), families=("Fourier", "Legendre"), transitions=150_000, repeats=2)
-
-
-def run(out: Path, *, fast: bool = False, say: Say = print) -> dict[str, Any]:
-    """Measure everything, print tables, and write bench.json and, with matplotlib, bench.png.
-
-    Args:
-        out: a folder, made if it is not there.
-        fast: a first look.
-        say: where lines go.
-    """
-    extent = FAST if fast else Extent()
-    out.mkdir(parents=True, exist_ok=True)
-    check_writable(out / "bench.json", (".json",))
-    found = kernels(extent, say)
-    whole = passes(extent)
-    threads = two_threads(extent)
-    record = {
-        "command": "certirl bench" + " --fast" * fast,
-        "versions": harness.versions((*harness.VERSIONED, *PACKAGES)),
-        "extent": asdict(extent),
-        **found,
-        "whole passes": whole,
-        "two threads": threads,
-    }
-    target = out / "bench.json"
-    with replacing(target) as path:
-        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    say("\n" + _passes_in_words(whole, threads))
-    written = [str(target)]
-    try:
-        written.append(str(picture(found["million pairs per CPU second"], out / "bench.png")))
-    except ImportError as missing:
-        say(f"No picture: {missing}")
-    say(f"Written: {', '.join(written)}")
-    return record
+    found = kernels(pairs, sizes, families, repeats)
+    whole, threads = passes(transitions, repeats), two_threads(transitions, repeats)
+    print("\n" + _passes_in_words(whole, threads))
+    return {**found, "whole passes": whole, "two threads": threads}
 
 
 # Kernels -------------------------------------------------------------------------------------------------------------
 
 
-def kernels(extent: Extent, say: Say) -> dict[str, Any]:
-    """Million pairs per CPU second for Σ φ(y) φ(x)ᵀ by every kernel, its peers and the limits, for every family and k.
-
-    Args:
-        extent: how much.
-        say: where tables go.
-    """
-    y, x = np.random.default_rng(0).uniform(-1, 1, (2, extent.pairs))
+def kernels(pairs: int, sizes: Sequence[int], families: Sequence[str], repeats: int) -> dict[str, Any]:
+    """Million pairs per CPU second for Σ φ(y) φ(x)ᵀ: every kernel, its peers and the limits, every family and k."""
+    y, x = np.random.default_rng(0).uniform(-1, 1, (2, pairs))
     for name, peer in (("finufft", _finufft(5)), ("deeptime", _deeptime(5))):
         if peer is None:
-            say(f"{name} is not installed and left out.")
+            print(f"{name} is not installed and left out.")
     if not _compiled():
-        say('numba is not installed: the kernels "fused" and "gridding" are left out (pip install "certirl[fast]").')
-    machine, results = _Machine(), {family: dict[int, dict[str, float]]() for family in extent.families}
-    points = [(family, k) for family in extent.families for k in extent.sizes]
+        print('numba is not installed: the kernels "fused" and "gridding" are left out (pip install "certirl[fast]").')
+    machine, results = _Machine(), {family: dict[int, dict[str, float]]() for family in families}
+    points = [(family, k) for family in families for k in sizes]
     with one_blas_thread:
         for family, k in watched(iter(points), len(points), lambda _: 1, None, unit="kernel sizes"):
-            results[family][k] = _speeds_of(family, k, y, x, extent.repeats, machine)
+            results[family][k] = _speeds_of(family, k, y, x, repeats, machine)
     for family, k in points:  # only now are the limits known
         results[family][k] |= {DGEMM: machine.flops / (2 * k * k) / 1e6, MEMORY: machine.reads / 2 / 1e6}
-    for family in extent.families:
-        say("\n" + table(family, results[family]))
+    for family in families:
+        print("\n" + table(family, results[family]))
     return {
         "machine": {"processor": platform.machine(), "cores": cores(), **machine.words()},
-        "pairs": extent.pairs,
+        "pairs": pairs,
         "million pairs per CPU second": results,
     }
 
@@ -264,9 +222,9 @@ def _seconds_for(contender: Contender, y: Array, x: Array) -> float:
 # Whole passes --------------------------------------------------------------------------------------------------------
 
 
-def passes(extent: Extent) -> dict[str, Any]:
+def passes(transitions: int, repeats: int) -> dict[str, Any]:
     """CPU seconds of each step of a solution, one thread, k = 11: per million transitions where it grows with them."""
-    problem, basis, n = random_polynomial(seed=7), Legendre(11), extent.transitions
+    problem, basis, n = random_polynomial(seed=7), Legendre(11), transitions
     log = sample(problem, basis=basis, samples=n, rng=0)
     moments = measure(log, basis=basis, columns=3, map=1)
     reward = recover(bellman(estimate(moments), discount=0.7)).reward
@@ -278,7 +236,7 @@ def passes(extent: Extent) -> dict[str, Any]:
         "recover": lambda: recover(bellman(estimate(moments), discount=0.7)),
     }
     with one_blas_thread:
-        best = best_of(steps, extent.repeats, cpu_seconds)
+        best = best_of(steps, repeats, cpu_seconds)
     once = best.pop("recover")
     million = log.n_actions * n / 1e6
     return {
@@ -288,17 +246,17 @@ def passes(extent: Extent) -> dict[str, Any]:
     }
 
 
-def two_threads(extent: Extent) -> dict[str, float]:
+def two_threads(transitions: int, repeats: int) -> dict[str, float]:
     """Moments of a log by one thread and by two: seconds on the clock, and CPU time for CPU time.
 
     Beside them something that two threads could share perfectly: on a busy machine even that is not twice as fast.
     """
     basis = Legendre(11)
-    log = sample(random_polynomial(seed=7), basis=basis, samples=extent.transitions, rng=0)
+    log = sample(random_polynomial(seed=7), basis=basis, samples=transitions, rng=0)
     steps: dict[Any, Callable[[], object]] = {n: partial(measure, log, basis=basis, map=n) for n in (1, 2)}
     ideal: dict[Any, Callable[[], object]] = {f"ideal {n}": partial(_sines, n) for n in (1, 2)}
-    clock = best_of(steps | ideal, extent.repeats + 1, wall_seconds)
-    cpu = best_of(steps, extent.repeats, cpu_seconds)
+    clock = best_of(steps | ideal, repeats + 1, wall_seconds)
+    cpu = best_of(steps, repeats, cpu_seconds)
     return {
         "one thread, seconds": clock[1],
         "two threads, seconds": clock[2],
@@ -346,10 +304,11 @@ def _passes_in_words(whole: dict[str, Any], threads: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def picture(results: dict[str, dict[int, dict[str, float]]], path: Path) -> Path:
+def picture(record: dict[str, Any], path: Path) -> None:
     """Draw throughput over k for every family, with the machine's limits, and write it."""
     from certirl.show.plots import COLOURS, panels, written
 
+    results = record["million pairs per CPU second"]
     figure, axes = panels(1, len(results), sharey=True, size=(4.4 * len(results), 4.2))
     names = list(dict.fromkeys(name for rows in results.values() for row in rows.values() for name in row))
     drawn = [name for name in names if name not in (DGEMM, MEMORY, "automatic")]
@@ -368,4 +327,8 @@ def picture(results: dict[str, dict[int, dict[str, float]]], path: Path) -> Path
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize="small", frameon=False)
     written(figure, axes, path)
-    return path
+
+
+if __name__ == "__main__":
+    record, path = harness.main(run, *PACKAGES)
+    picture(record, path.with_suffix(".png"))

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "experiments"))
-from study import VERSIONED, versions
+from certirl.paper.study import VERSIONED, versions
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def main(run: Callable[..., Any], *packages: str) -> None:
-    """Run a benchmark as a command, print its numbers and write them to results/NAME.json, or where ``--out`` says.
+def main(run: Callable[..., Any], *packages: str) -> tuple[dict[str, Any], Path]:
+    """Run a benchmark as a command and write its numbers to results/NAME.json, or where ``--out`` says; give both.
 
     Every keyword of the function is an option with the keyword's default; a tuple takes several values. A parameter
     without a default is positional, a path.
@@ -45,6 +44,7 @@ def main(run: Callable[..., Any], *packages: str) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"Written: {out}")
+    return record, out
 
 
 def cpu_seconds(action: Callable[[], object]) -> float:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import certirl
-import methods
+import judging
 import study
 from certirl import problems, product
 from certirl.ground.domain import mesh
@@ -107,8 +107,8 @@ def judge(seed: int) -> list[dict[str, Any]]:
     if spoil:
         along = 31 if len(problem.domain) == 2 else 11
         states = mesh([np.linspace(low, high, along) for low, high in problem.domain])
-        noise = methods.noise_of(reward, rng)
-        reward = methods.barely_wrong(reward, noise, lambda r: [problem.margins(r, states, discount=discount)])
+        noise = judging.noise_of(reward, rng)
+        reward = judging.barely_wrong(reward, noise, lambda r: [problem.margins(r, states, discount=discount)])
     truth = problem.true_margin(reward, discount=discount)
     tail = 0.0 if columns.index == "full" else problem.tail(columns.on(problem.domain))  # "full": polynomials
     given = {"tail": tail, "discount": discount, "columns": columns, "samples": samples}
@@ -172,7 +172,7 @@ def judge_corners(seed: int) -> list[dict[str, Any]]:
     reward, spoil = solved.reward, seed % 2 == 1
     if spoil:
         other = certirl.Reward(reward.basis, rng.normal(size=basis.size) - reward.coefficients)
-        reward = methods.barely_wrong(reward, other, lambda r: [problem.margins(r, discount)])
+        reward = judging.barely_wrong(reward, other, lambda r: [problem.margins(r, discount)])
     truth = float(problem.margins(reward, discount).min())
     columns, runs = basis.on(problem.domain), []
     for draw in range(DRAWS):

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import certirl
-import methods
+import judging
 import study
 from certirl.data.policy import ExpertGrid
 from certirl.functions.bases import of_degree
@@ -153,7 +153,7 @@ def barely_wrong(case: Case, outside: np.ndarray, rng: np.random.Generator) -> A
         gap[taken] = np.inf
         return [gap]
 
-    return methods.barely_wrong(case.reward, other, curves, steps=14, beyond=0.0, mix=methods.mixed_function)
+    return judging.barely_wrong(case.reward, other, curves, steps=14, beyond=0.0, mix=judging.mixed_function)
 
 
 def run(seed: int) -> dict[str, Any]:
@@ -218,7 +218,7 @@ WRONG = (
 
 def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count what was false, by δ and by kind."""
-    return methods.counted(runner(run, list(range(arguments.runs)), unit="certificates"), WRONG)
+    return judging.counted(runner(run, list(range(arguments.runs)), unit="certificates"), WRONG)
 
 
 def middle_line(states: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import certirl
-import methods
+import judging
 import study
 from certirl import paper
 from certirl.data.moments import accumulate
@@ -89,8 +89,8 @@ def judge(seed: int) -> dict[str, Any] | None:
     reward, spoiled = solved.reward, bool(rng.random() < 0.4)
     if spoiled:
         grid = np.linspace(*problem.domain[0], 801)
-        noise = methods.noise_of(reward, rng)
-        reward = methods.barely_wrong(reward, noise, lambda r: [problem.margins(r, grid, discount=discount)])
+        noise = judging.noise_of(reward, rng)
+        reward = judging.barely_wrong(reward, noise, lambda r: [problem.margins(r, grid, discount=discount)])
     placed = basis.on(problem.domain)
     data = certirl.sample(problem, basis=placed, samples=60_000, rng=rng, design=True, paired=paired)
     given = {"discount": discount, "expert": 0, "columns": placed.resized(columns)}
@@ -110,7 +110,7 @@ def judge(seed: int) -> dict[str, Any] | None:
 def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count false certificates and bounds above the truth."""
     runs = [run for run in runner(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
-    table = methods.bounds_by_delta(runs)
+    table = judging.bounds_by_delta(runs)
     kinds = sorted({run["kind"] for run in runs})
     by_kind = {kind: sum(run["holds"] for run in runs if run["kind"] == kind) for kind in kinds}
     return {"by delta": table, "certified by kind": by_kind, "certified": sum(run["holds"] for run in runs)}

@@ -20,7 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import certirl
-import methods
+import judging
 import study
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
@@ -176,7 +176,7 @@ def barely_wrong(problem: Any, reward: Any, discount: float, rng: np.random.Gene
         pairs = zip(problem.parts, given.parts, strict=True)
         return [part.margins(component, grid, discount=discount) for part, component in pairs]
 
-    return methods.barely_wrong(reward, other, curves)
+    return judging.barely_wrong(reward, other, curves)
 
 
 def judge(seed: int) -> dict[str, Any] | None:
@@ -223,7 +223,7 @@ def judge(seed: int) -> dict[str, Any] | None:
 def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count false certificates and bounds above the truth on problems of two to five components."""
     runs = [run for run in runner(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
-    table = methods.bounds_by_delta(runs, {"with a component's bound above its truth": "component above"})
+    table = judging.bounds_by_delta(runs, {"with a component's bound above its truth": "component above"})
     return {"by delta": table, "certified": sum(run["holds"] for run in runs)}
 
 

@@ -26,7 +26,7 @@ import study
 from certirl import plots, product
 from certirl.functions.bases import INDEX_SETS
 from certirl.ground.work import on, one_blas_thread
-from trial_statistics import fit_power_law
+from certirl.paper.trial_statistics import fit_power_law
 
 
 @dataclass(frozen=True)

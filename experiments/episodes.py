@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import certirl
-import methods
+import judging
 import study
 from certirl.data.dependence import one_of_each
 from certirl.ground.domain import as_rows
@@ -172,8 +172,8 @@ def judge(task: list[int]) -> dict[str, Any]:
     truth, right = problem.true_margin(reward, discount=DISCOUNT), reward
     grid, spoils = np.linspace(*problem.domain[0], 801), 5 if rng.random() < 0.85 else 0
     while truth > 0 and spoils > 0:  # some noise spoils nothing
-        noise, spoils = methods.noise_of(right, rng), spoils - 1
-        reward = methods.barely_wrong(right, noise, lambda r: [problem.margins(r, grid, discount=DISCOUNT)])
+        noise, spoils = judging.noise_of(right, rng), spoils - 1
+        reward = judging.barely_wrong(right, noise, lambda r: [problem.margins(r, grid, discount=DISCOUNT)])
         truth = problem.true_margin(reward, discount=DISCOUNT)
     run: dict[str, Any] = {"kind": kind, "delta": delta, "spoiled": truth <= 0, "correlation": correlation(log)}
     for name, proof in certificates(kind, reward, problem, log, columns, delta=delta, rng=seed).items():
@@ -215,7 +215,7 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
             if f"{name}holds" not in chosen[0]:
                 continue
             flags = [found | {flag: found[f"{name}{flag}"] for flag in ("holds", "false", "above")} for found in chosen]
-            table[kind][words] = methods.bounds_by_delta(flags) | {
+            table[kind][words] = judging.bounds_by_delta(flags) | {
                 "rows that a right reward needs": needed(powers, arguments.sizes, kind, name)
             }
     wrong, holding, false = (sum(found[flag] for found in runs) for flag in ("spoiled", "holds", "false"))

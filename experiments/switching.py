@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import certirl
-import methods
+import judging
 import study
 from certirl.problems import Steps, SwitchingProblem, comfort, judge, next_values, optimal_policy, regret
 from certirl.proof.certificate import Certificate
@@ -94,7 +94,7 @@ def barely_wrong(problem: SwitchingProblem, tube: float, rng: np.random.Generato
     def curves(reward: Any) -> list[np.ndarray]:
         return [gaps(problem, reward, problem.expert)[:, outside]]
 
-    return methods.barely_wrong(problem.reward, other, curves, steps=14, beyond=0.0, mix=methods.mixed_function)
+    return judging.barely_wrong(problem.reward, other, curves, steps=14, beyond=0.0, mix=judging.mixed_function)
 
 
 def run(seed: int) -> dict[str, Any]:
@@ -161,7 +161,7 @@ WRONG = (
 
 def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count what was false, by δ and by kind."""
-    return methods.counted(runner(run, list(range(arguments.runs)), unit="certificates"), WRONG)
+    return judging.counted(runner(run, list(range(arguments.runs)), unit="certificates"), WRONG)
 
 
 TUBE = 0.05

@@ -1,6 +1,5 @@
 """The benchmark says what it measured, in words, numbers and a picture; how fast this machine is, is not tested."""
 
-import json
 import sys
 from importlib.util import find_spec
 
@@ -9,11 +8,8 @@ import pytest
 
 import bench
 import policy_cost
-from certirl.cli import main
-from sizes import sizes
 
-SMALL = bench.Extent(pairs=2_000, sizes=(5,), families=("Fourier", "Legendre"), transitions=2_000, repeats=1)
-
+SIZE = {"pairs": 2_000, "sizes": (5,), "families": ("Fourier", "Legendre"), "repeats": 1}
 
 COMPILED = {"fused", "gridding"} if find_spec("numba") else set()
 
@@ -25,12 +21,9 @@ def numbers_in(record):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extent", sizes(SMALL, bench.FAST), ids=["small", "fast"])
-def test_the_command_prints_and_writes_everything(tmp_path, capsys, monkeypatch, extent):
-    monkeypatch.setattr(bench, "FAST", extent)
-    assert main(["bench", "--fast", "--out", str(tmp_path / "new")]) == 0
+def test_everything_is_printed_returned_and_drawn(tmp_path, capsys):
+    record = bench.run(**SIZE, transitions=2_000)
     printed = capsys.readouterr().out
-    record = json.loads((tmp_path / "new" / "bench.json").read_text())
     speeds = record["million pairs per CPU second"]
     assert set(speeds) == {"Fourier", "Legendre"}
     for row in (row for rows in speeds.values() for row in rows.values()):
@@ -41,28 +34,23 @@ def test_the_command_prints_and_writes_everything(tmp_path, capsys, monkeypatch,
         "certificate",
     }
     assert record["whole passes"]["CPU seconds, whatever their number"]["recover"] > 0
-    assert record["command"] == "certirl bench --fast" and record["versions"]["numpy"] == np.__version__
     for part in ("machine", "million pairs per CPU second", "whole passes", "two threads"):
         found = numbers_in(record[part])
         assert len(found) > 2 and np.isfinite(found).all() and min(found) > 0
-    assert (tmp_path / "new" / "bench.png").read_bytes().startswith(b"\x89PNG")
+    bench.picture(record, tmp_path / "bench.png")
+    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
     for words in ("Fourier: million pairs", "times naive", "dgemm limit", "Whole passes over", "Two threads are"):
         assert words in printed
 
 
 @pytest.mark.slow
-def test_what_is_not_installed_is_left_out_with_a_sentence(monkeypatch, tmp_path):
-    said = []
+def test_what_is_not_installed_is_left_out_with_a_sentence(monkeypatch, capsys):
     for name in ("finufft", "deeptime", "deeptime.covariance"):
         monkeypatch.setitem(sys.modules, name, None)
-    found = bench.kernels(SMALL, said.append)
+    found = bench.kernels(**SIZE)
+    said = capsys.readouterr().out
     assert "finufft is not installed and left out." in said and "deeptime is not installed and left out." in said
     assert not any("finufft" in name for name in found["million pairs per CPU second"]["Fourier"][5])
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    monkeypatch.setattr(bench, "FAST", SMALL)
-    bench.run(tmp_path, fast=True, say=said.append)
-    assert any('pip install "certirl[plot]"' in line for line in said)
-    assert (tmp_path / "bench.json").exists() and not (tmp_path / "bench.png").exists()
 
 
 def test_contenders_compute_the_same_sums():
@@ -82,14 +70,13 @@ def test_a_slow_contender_gets_fewer_pairs(monkeypatch):
     assert max(asked) <= 1_000 and found["slow"] > 0
 
 
-def test_without_numba_only_numpy_is_measured(monkeypatch):
-    said = []
+def test_without_numba_only_numpy_is_measured(monkeypatch, capsys):
     for name in ("numba", "certirl.kernels.fused", "certirl.kernels.gridding"):
         monkeypatch.setitem(sys.modules, name, None)
-    found = bench.kernels(bench.Extent(pairs=500, sizes=(5,), families=("Chebyshev",), repeats=1), said.append)
+    found = bench.kernels(500, (5,), ("Chebyshev",), 1)
     row = found["million pairs per CPU second"]["Chebyshev"][5]
     assert not {"fused", "gridding"} & set(row) and row["automatic"] == row["numpy"]
-    assert any("certirl[fast]" in line for line in said)
+    assert "certirl[fast]" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What each figure shows is asserted on its fast size, of some on a smaller one too; every file is written."""
 
+import importlib
 import json
 import sys
 from dataclasses import replace
@@ -7,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import study
-from certirl.cli.options import STUDIES
-from study import load
+from certirl.cli.paper import STUDIES
+from certirl.paper import study
 
+FIGURES = {name: importlib.import_module(f"certirl.paper.figures.{name}") for name in STUDIES}
 SMALL = {
     "figure1": {"samples": (2_000, 300_000)},
     "rollouts": {"problems": 1, "states": 50},
@@ -24,7 +25,7 @@ def found(tmp_path):
     """Run an experiment at its fast size, or at the one above."""
 
     def run(name, size):
-        experiment = load(name)
+        experiment = FIGURES[name]
         arguments = experiment.FAST if size == "fast" else replace(experiment.FAST, **SMALL[name])
         study.conduct(experiment, arguments, name=name, out=tmp_path, command="test", workers=1, progress=False)
         for suffix in ("png", "csv"):
@@ -92,26 +93,26 @@ def test_samples_are_ordered_right_then_certified_then_promised(found, size):
 
 
 def test_the_problem_of_figure3_is_the_one_that_the_search_finds():
-    figure3 = load("figure3")
+    figure3 = FIGURES["figure3"]
     known = {seed: figure3.methods.problem_constants([seed, 0.7, 0.05]) for seed in (87, 691, 846, 949)}
     assert all(abs(constants["1/β by ‖α‖_∞"] - 26.5) < 0.1 for constants in known.values())
     assert max(known, key=lambda seed: known[seed]["Δ"]) == figure3.Arguments.problem
 
 
 def test_every_experiment_has_the_papers_numbers_and_a_smaller_version():
-    assert load("figure3").Arguments().trials == 240 and load("figure4").Arguments().trials == 160
-    assert load("figure2").Arguments().sizes == (5, 15, 25)
-    rollouts = load("rollouts").Arguments()
+    assert FIGURES["figure3"].Arguments().trials == 240 and FIGURES["figure4"].Arguments().trials == 160
+    assert FIGURES["figure2"].Arguments().sizes == (5, 15, 25)
+    rollouts = FIGURES["rollouts"].Arguments()
     assert (rollouts.states, rollouts.steps, rollouts.rollouts) == (100, 6, 6000)
     for name in STUDIES:
-        assert load(name).Arguments() != load(name).FAST
+        assert FIGURES[name].Arguments() != FIGURES[name].FAST
 
 
 def test_a_missing_matplotlib_is_said_before_the_work(found, monkeypatch, tmp_path):
     for name in [name for name in sys.modules if name.startswith("matplotlib")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(load("figure1"), "run", lambda *asked: pytest.fail("it worked, and could keep nothing"))
+    monkeypatch.setattr(FIGURES["figure1"], "run", lambda *asked: pytest.fail("it worked, and could keep nothing"))
     with pytest.raises(ImportError, match="plots need matplotlib: pip install"):
         found("figure1", "small")
     assert not any(tmp_path.iterdir())

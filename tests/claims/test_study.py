@@ -1,6 +1,5 @@
 """Studies: trials are remembered, their order and their workers do not matter, and the statistics are right."""
 
-import ast
 import csv
 import json
 import os
@@ -16,15 +15,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import certirl.cli.paper
-import study
 from certirl import Legendre, Reward
 from certirl.cli import main
-from certirl.cli.options import STUDIES
 from certirl.functions.inequalities import binomial_interval
+from certirl.paper import study
+from certirl.paper.figures import figure1, figure3, figure4
+from certirl.paper.processes import processes
+from certirl.paper.trial_statistics import bootstrap, crossing, fit_line, fit_power_law
 from certirl.problems import random_polynomial, thermostat
-from processes import processes
-from trial_statistics import bootstrap, crossing, fit_line, fit_power_law
 
 
 def square(task):
@@ -139,7 +137,7 @@ def test_what_is_finished_is_not_computed_again(tmp_path, monkeypatch, capsys):
             cls.runs += 1
             return replace(Experiment.run(arguments, runner), figure=Figure)
 
-    monkeypatch.setattr(study, "load", lambda name: Drawn)
+    monkeypatch.setitem(sys.modules, "certirl.paper.figures.figure1", Drawn)
     words = ["reproduce", "figure1", "--fast", "--workers", "1", "--out", str(tmp_path)]
     again = "figure1 (finished before; --again computes it again): it works"
     for more, runs, said in (
@@ -180,60 +178,25 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_finishes(tmp_path):
 
 
 def test_options_choose_size_seed_and_trials():
-    from argparse import Namespace
+    def chosen(experiment, **options):
+        return study.chosen(experiment, **{"fast": False, "seed": 0, "trials": None} | options)
 
-    def chosen(name, **options):
-        return study.chosen(study.load(name), Namespace(**{"fast": False, "seed": 0, "trials": None, **options}))
-
-    assert chosen("figure3", trials=320, seed=4).trials == 320
-    assert chosen("figure3", fast=True).trials == study.load("figure3").FAST.trials
-    assert chosen("figure1", trials=7) == chosen("figure1")  # which has none
+    assert chosen(figure3, trials=320, seed=4).trials == 320
+    assert chosen(figure3, fast=True).trials == figure3.FAST.trials
+    assert chosen(figure1, trials=7) == chosen(figure1)  # which has none
     with pytest.raises(ValueError, match="trials must be a whole number, at least 2"):
-        chosen("figure4", trials=1)
+        chosen(figure4, trials=1)
 
 
-def test_an_unknown_experiment_is_a_sentence():
-    with pytest.raises(ValueError, match="there is no experiment 'figure9'"):
-        study.load("figure9")
+def test_an_unknown_study_is_a_sentence(capsys):
+    assert main(["reproduce", "figure9"]) == 2
+    assert "figure9" in capsys.readouterr().err
 
 
-def test_the_wheel_has_the_files_of_reproduce_and_bench_and_what_they_import():
-    root = Path(__file__).parents[2]
-    settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    included = settings["force-include"]
-    assert all(target == f"certirl/{source}" and (root / source).is_file() for source, target in included.items())
-    files = {Path(source).stem: root / source for source in included}
-    assert {"bench", "study", *STUDIES} <= set(files)
-    beside = {path.stem for folder in ("experiments", "benchmarks") for path in (root / folder).glob("*.py")}
-    for path in files.values():
-        names = {name for line in ast.walk(ast.parse(path.read_text())) for name in imported_by(line)}
-        assert names & beside <= set(files), path
-
-
-def imported_by(node):
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    return [node.module] if isinstance(node, ast.ImportFrom) else []
-
-
-def test_files_of_experiments_that_are_missing_are_a_sentence(monkeypatch, tmp_path, capsys):
-    missing = tmp_path / "site-packages" / "certirl" / "cli" / "paper.py"
-    monkeypatch.setattr("certirl.cli.paper.__file__", str(missing))
-    for words, file in (("reproduce figure1", "experiments/study.py"), ("bench", "benchmarks/bench.py")):
-        assert main([*words.split(), "--fast", "--out", str(tmp_path)]) == 2
-        assert capsys.readouterr().err == (
-            f"certirl: {file} is missing: install certirl again, or run certirl from a checkout\n"
-        )
-
-
-def test_installed_files_are_found_inside_the_package(monkeypatch, tmp_path):
-    package = tmp_path / "site-packages" / "certirl"
-    for folder, name in (("cli", "__init__"), ("experiments", "file_of_a_wheel")):
-        (package / folder).mkdir(parents=True)
-        (package / folder / f"{name}.py").write_text("answer = 42")
-    monkeypatch.setattr("certirl.cli.paper.__file__", str(package / "cli" / "__init__.py"))
-    monkeypatch.setattr(sys, "path", sys.path.copy())
-    assert certirl.cli.paper._imported("experiments", "file_of_a_wheel").answer == 42
+def test_the_wheel_is_the_package_and_nothing_else():
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    wheel = tomllib.loads(text)["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel == {"packages": ["src/certirl"]}
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------

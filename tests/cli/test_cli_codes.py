@@ -214,7 +214,7 @@ COMMANDS = {
     "tour": "tour --copy tour",
 }
 CODE = {"check": 3}  # the reward has no certificate
-ELSEWHERE = {"reproduce", "bench", "tour", "completion"}  # tested in files of their own
+ELSEWHERE = {"reproduce", "tour", "completion"}  # tested in files of their own
 
 
 def test_no_command_is_left_out():

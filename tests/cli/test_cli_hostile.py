@@ -281,10 +281,9 @@ def test_folders_that_cannot_be_written_to_are_found_before_the_work(folder, mon
     monkeypatch.setattr(tempfile, "TemporaryFile", temporary)
     assert main([*SOLVE, "-o", "y"]) == 2
     assert capsys.readouterr().err == "certirl: cannot write y.npz: read-only file system\n"
-    for verb in ("reproduce figure1 --fast", "bench --fast"):
-        for out in ("log.csv", "log.csv/x"):
-            assert main([*verb.split(), "--out", out]) == 2
-            assert capsys.readouterr().err.startswith(f"certirl: cannot use {out}: ")
+    for out in ("log.csv", "log.csv/x"):
+        assert main(["reproduce", "figure1", "--fast", "--out", out]) == 2
+        assert capsys.readouterr().err.startswith(f"certirl: cannot use {out}: ")
 
 
 def test_a_result_never_takes_the_place_of_what_it_was_made_from(folder, capsys):

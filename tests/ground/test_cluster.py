@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import certirl
-import study
 from certirl.cli import main
 from certirl.data import tables
 from certirl.data.moments import accumulate
@@ -24,6 +23,8 @@ from certirl.data.moments import load as load_moments
 from certirl.data.simulator import draw
 from certirl.data.transitions import CHUNK
 from certirl.ground import work as _map
+from certirl.paper import study
+from certirl.paper.figures import figure3
 from files import parts
 from sizes import sizes
 
@@ -197,11 +198,11 @@ def _can_import(name):
 
 
 def test_trials_of_the_paper(client):
-    experiment, runner = study.load("figure3"), study.Runner(progress=False, workers=1)
+    runner = study.Runner(progress=False, workers=1)
     tasks = [[method, 7, [5, 9], [500, 4_000], 0.7, 0.05, 0, 0] for method in ("the paper", "certirl")]
-    expected = runner(experiment.trial, tasks)
+    expected = runner(figure3.trial, tasks)
     with _map.on(client):
-        assert runner(experiment.trial, tasks) == expected
+        assert runner(figure3.trial, tasks) == expected
 
 
 class Holding:

@@ -29,7 +29,7 @@ def test_the_certificate_appears_as_n_grows(n, certified):
 
 
 def test_figure_1_proves_the_margin_with_many_transitions():
-    from certirl.show import figure1
+    from certirl.paper.figures import figure1
 
     problem, basis = certirl.problems.random_polynomial(seed=0), certirl.Fourier(5)
     least = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, cast
 
 from certirl.cli.parsing import number, whole
@@ -29,8 +28,6 @@ TAILS: dict[str, tuple[str, Any]] = {
     "uniform": ("HALF_WIDTH:SLOPE", lambda half_width, slope: UniformNoise(half_width, slope=slope)),
     "smooth": ("ORDER:BOUND", lambda order, bound: Smooth(int(order) if order == int(order) else order, bound)),
 }
-# What `certirl reproduce` runs: files of experiments/.
-STUDIES = ("figure1", "figure2", "figure3", "figure4", "rollouts", "samples")
 
 
 def add_log(command: argparse.ArgumentParser, *, also: Sequence[str] = ()) -> None:
@@ -126,23 +123,3 @@ def add_place(parser: Any, workers: str) -> None:
     """Add the options that say where to work; ``workers`` in words without a scheduler."""
     parser.add_argument("--workers", type=int, metavar="N", help=f"{workers} (default: all cores)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of Dask, tcp://host:8786; or local, to start one")
-
-
-def add_folder(parser: Any, name: str) -> None:
-    """Add the option that says into which folder results are written, this one by default."""
-    parser.add_argument("--out", type=_folder, default=Path(name), help=f"folder for the results (default {name})")
-
-
-def add_study_options(parser: Any, out: str) -> None:
-    """Add the options of every experiment; ``out`` is the folder for its results."""
-    parser.add_argument("--fast", action="store_true", help="a small version, for a first look")
-    add_place(parser, "processes")
-    parser.add_argument("--trials", type=int, help="repetitions, where there are any (default: the paper's)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
-    add_folder(parser, out)
-
-
-def _folder(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("the name of the folder is empty")
-    return Path(text)

@@ -1,16 +1,17 @@
-"""The commands about the paper and about speed: theorems, reproduce, bench."""
+"""The commands about the paper: theorems and reproduce."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
-from certirl.cli import options as shared
+from certirl.cli.options import add_place
 from certirl.cli.output import Answer
 from certirl.cli.parsing import Verb
+
+STUDIES = ("figure1", "figure2", "figure3", "figure4", "rollouts", "samples")  # modules of certirl.paper.figures
 
 
 def theorems(options: argparse.Namespace) -> Answer:
@@ -25,23 +26,20 @@ def theorems(options: argparse.Namespace) -> Answer:
 
 def reproduce(options: argparse.Namespace) -> Answer:
     """Run the paper's experiments."""
-    names = shared.STUDIES if options.study == "all" else [options.study]
-    return Answer(_imported("experiments", "study").reproduce(names, options))
+    from certirl.paper import study
 
-
-def bench(options: argparse.Namespace) -> Answer:
-    """Measure the speed of the kernels and of whole passes on this machine, beside its limits."""
-    return Answer(_imported("benchmarks", "bench").run(options.out, fast=options.fast))
-
-
-def _imported(folder: str, name: str) -> Any:
-    """A file of experiments/ or benchmarks/: beside src/ in a checkout, inside the package in a wheel."""
-    package = Path(__file__).resolve().parents[1]
-    for place_of_files in (package / folder, package.parents[1] / folder):
-        if (place_of_files / f"{name}.py").exists():
-            sys.path.insert(0, str(place_of_files))  # other processes import from there as well
-            return importlib.import_module(name)
-    raise FileNotFoundError(f"{folder}/{name}.py is missing: install certirl again, or run certirl from a checkout")
+    given = {"--trials": options.trials, "--seed": options.seed or None}
+    words = ["--fast"] * options.fast
+    words += [word for name, value in given.items() if value is not None for word in (name, str(value))]
+    names, studies = STUDIES if options.study == "all" else [options.study], []
+    for name in names:
+        experiment = importlib.import_module(f"certirl.paper.figures.{name}")
+        arguments = study.chosen(experiment, fast=options.fast, seed=options.seed, trials=options.trials)
+        studies.append((name, experiment, arguments, " ".join(["certirl reproduce", name, *words])))
+    places = {"workers": options.workers, "scheduler": options.scheduler}
+    records = study.carry_out(studies, out=options.out, again=options.again, **places)
+    print(f"Pictures (.png) and numbers (.csv, .json) of {' '.join(names)} are in {options.out}")
+    return Answer(records)
 
 
 def _add_theorems(command: argparse.ArgumentParser) -> None:
@@ -62,15 +60,25 @@ def _add_theorems(command: argparse.ArgumentParser) -> None:
 
 
 def _add_reproduce(command: argparse.ArgumentParser) -> None:
-    studies = f"{', '.join(shared.STUDIES)} (beyond the paper), or all"
-    command.add_argument("study", metavar="STUDY", choices=[*shared.STUDIES, "all"], help=studies)
-    shared.add_study_options(command, "certirl-reproduced")
+    studies = f"{', '.join(STUDIES)} (beyond the paper), or all"
+    command.add_argument("study", metavar="STUDY", choices=[*STUDIES, "all"], help=studies)
+    add_study_options(command, "certirl-reproduced")
     command.add_argument("--again", action="store_true", help="compute what is finished again, too")
 
 
-def _add_bench(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--fast", action="store_true", help="a first look, in less than 20 seconds")
-    shared.add_folder(command, "certirl-bench")
+def add_study_options(parser: Any, out: str) -> None:
+    """Add the options of every study; ``out`` is the folder for its results."""
+    parser.add_argument("--fast", action="store_true", help="a small version, for a first look")
+    add_place(parser, "processes")
+    parser.add_argument("--trials", type=int, help="repetitions, where there are any (default: the paper's)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
+    parser.add_argument("--out", type=_folder, default=Path(out), help=f"folder for the results (default {out})")
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
 
 
 VERBS = (
@@ -92,15 +100,6 @@ VERBS = (
         ],
         _add_reproduce,
         reproduce,
-        clocked=False,
-    ),
-    Verb(
-        "bench",
-        "measure the kernels and whole passes against peers and limits",
-        "[options]",
-        [("certirl bench --fast", "a first look, in less than 20 seconds")],
-        _add_bench,
-        bench,
         clocked=False,
     ),
 )

@@ -20,7 +20,7 @@ from certirl.ground.domain import Array
 
 KERNELS = ("numpy", "fused", "gridding")
 LONGEST = 8192  # rows in one chain of additions: certificates allow for the rounding of no more
-# Where gridding is faster than the fused kernel (benchmarks/kernels.py): tiles of 5 × 5 functions for pairs; harmonics
+# Where gridding is faster than the fused kernel (benchmarks/bench.py): tiles of 5 × 5 functions for pairs; harmonics
 # for single points, fewer in a periodic coordinate, where the position of a point needs no arccos.
 _MOST_TILES = 4
 _MOST_HARMONICS = {True: 13, False: 21}

@@ -12,7 +12,8 @@ def _():
 
     import certirl
     from certirl.ground import status
-    from certirl.show import cards, charts, figure1
+    from certirl.paper.figures import figure1
+    from certirl.show import cards, charts
 
     return cards, certirl, charts, figure1, mo, status
 

@@ -1,7 +1,5 @@
 """Figure 3: log(1/δ) against n/k² on one fixed problem, δ being the share of trials that end in a wrong reward.
 
-    python experiments/figure3.py [--fast] [--workers N] [--seed S] [--out DIR]
-
 The paper's constants are β⁻¹ = 26.5, γ = 0.7, c = 0.05, |A| = 3 and Δ = 1.45. The problem is found by a search: of the
 random problems with seeds 0 … 999 whose β⁻¹ (by ‖α‖_∞, as in the appendix) lies within 0.1 of 26.5, the one with the
 largest Δ; none comes near 1.45. A trial fails if its reward is wrong under the true dynamics, or if there is none; the
@@ -10,16 +8,16 @@ paper's own check, of the estimate against itself, is drawn beside it. The secon
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-import methods
-import study
-from certirl import plots
-from trial_statistics import Line, bootstrap, fit_line
+from certirl.paper import methods
+from certirl.paper.study import Findings, Runner
+from certirl.paper.trial_statistics import Line, bootstrap, fit_line
+from certirl.show import plots
+from certirl.show.charts import COLOURS
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Arguments:
 FAST = Arguments(searched=0, sizes=(5, 9), points=6, trials=64)
 
 
-def search(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
+def search(arguments: Arguments, runner: Runner) -> dict[str, Any]:
     """Find the problem among the seeds searched, or, if none are, look at the one given."""
     seeds = list(range(arguments.searched)) or [arguments.problem]
     tasks = [[seed, arguments.discount, arguments.cover] for seed in seeds]
@@ -64,7 +62,7 @@ def trial(task: list[Any]) -> list[list[list[bool]]]:
     return methods.judge(method, problem, sizes, samples, seed, discount=discount, cover=cover)
 
 
-def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
+def run(arguments: Arguments, runner: Runner) -> Findings:
     """Search the problem, run the trials of both methods, fit a line for each k."""
     where = search(arguments, runner)
     rng, table, lines = np.random.default_rng(arguments.seed), [], {}
@@ -82,7 +80,7 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
             table += rows
             lines[f"{method}, k = {k}"] = fitted(~outcomes[:, :, column, 0], samples, k, rng)
     summary = {"problem": where, "trials": arguments.trials, "lines": lines}
-    return study.Findings(summary, table, draw(table, where["found"], arguments), sentence(lines))
+    return Findings(summary, table, draw(table, where["found"], arguments), sentence(lines))
 
 
 def shares(outcomes: Any, rng: np.random.Generator) -> dict[str, float]:
@@ -144,7 +142,7 @@ def draw(table: list[dict[str, Any]], found: int, arguments: Arguments) -> Any:
     """The paper's axes on the left, the same against n itself on the right; certirl's defaults below."""
     figure, axes = plots.panels(2, 2, size=(9.2, 7), sharey="row")
     for (left, right), method in zip(axes, methods.METHODS, strict=True):
-        for k, colour, marker in zip(arguments.sizes, plots.COLOURS, "osD^v", strict=False):
+        for k, colour, marker in zip(arguments.sizes, COLOURS, "osD^v", strict=False):
             rows = [row for row in table if row["method"] == method and row["k"] == k and row["δ"] > 0]
             height, low, high = (
                 -np.log([max(row[x], 0.5 / arguments.trials) for row in rows]) for x in ("δ", "high", "low")
@@ -169,7 +167,3 @@ def draw(table: list[dict[str, Any]], found: int, arguments: Arguments) -> Any:
         f"One problem (seed {found}, 1/β ≈ {arguments.inverse_beta:g}), {arguments.trials} trials", fontsize="medium"
     )
     return figure
-
-
-if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))

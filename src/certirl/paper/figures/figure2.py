@@ -1,7 +1,5 @@
 """Figure 2: the error of Algorithm 1 against the number of samples, and what Theorem 3 promises.
 
-    python experiments/figure2.py [--fast] [--workers N] [--seed S] [--out DIR]
-
 One random transition function; ‖[Z]_k − Ẑ‖_∞ for k = 5, 15, 25 in the paper's basis and form, drawn with eight bits of
 precision as in the appendix and exactly. One data set of each trial serves every n (prefixes) and every k (leading
 blocks). Error bars are two standard deviations of the observed error; the theorem's curve is its error at this n and δ.
@@ -9,16 +7,20 @@ blocks). Error bars are two standard deviations of the observed error; the theor
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-import study
-from certirl import Fourier, estimate, paper, plots
+from certirl.functions.bases import Fourier
+from certirl.paper.algorithms import algorithm1
+from certirl.paper.methods import growing_moments
+from certirl.paper.study import Findings, Runner
+from certirl.paper.theorems import theorem3_error
+from certirl.paper.trial_statistics import bootstrap, fit_power_law
 from certirl.problems import random_polynomial
-from trial_statistics import bootstrap, fit_power_law
+from certirl.show import plots
+from certirl.show.charts import COLOURS
 
 
 @dataclass(frozen=True)
@@ -52,23 +54,25 @@ def trial(task: list[Any]) -> list[list[float]]:
     truth = problem.operators(basis).Z[0]
     rng = np.random.default_rng([seed, number])
     errors = []
-    for moments in study.growing_moments(problem, basis, basis, samples, rng):
-        Z = estimate(moments[0], form="mean", deflate=False).Z[0]
+    for moments in growing_moments(problem, basis, basis, samples, rng):
+        Z = algorithm1(moments[0], size=basis.size).Z[0]
         errors.append([float(np.abs(Z - truth)[:k, :k].sum(axis=1).max()) for k in sizes])
     return errors
 
 
-def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
+def run(arguments: Arguments, runner: Runner) -> Findings:
     """Run the trials, fit the exponents, compare with the theorem."""
     samples = arguments.samples
     setting = [arguments.problem, list(arguments.sizes), samples, arguments.seed]
     tasks = [[sampling, *setting, number] for sampling in SAMPLING for number in range(arguments.trials)]
     errors = np.array(runner(trial, tasks)).reshape(len(SAMPLING), arguments.trials, len(samples), len(arguments.sizes))
-    table, summary, rng = [], {}, np.random.default_rng(arguments.seed)
+    rng = np.random.default_rng(arguments.seed)
+    table: list[dict[str, Any]] = []
+    summary: dict[str, Any] = {}
     for which, sampling in enumerate(SAMPLING):
         for column, k in enumerate(arguments.sizes):
             own = errors[which, :, :, column]
-            bound = [paper.theorem3_error(n, arguments.delta, k) for n in samples]
+            bound = [theorem3_error(n, arguments.delta, k) for n in samples]
             fit = fit_power_law(samples, own.mean(axis=0))
             low, high = bootstrap(
                 own, lambda errors: fit_power_law(samples, errors.mean(axis=0)).slope, rng=rng, draws=400
@@ -91,14 +95,14 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
         f"The error falls as n^p with p from {min(exponents):.3f} to {max(exponents):.3f} (exact sampling), and "
         f"Theorem 3 lies {min(loose):.0f} to {max(loose):.0f} times above it."
     )
-    return study.Findings(summary, table, draw(table, arguments), sentence)
+    return Findings(summary, table, draw(table, arguments), sentence)
 
 
 def draw(table: list[dict[str, Any]], arguments: Arguments) -> Any:
     """One panel for each k."""
     figure, axes = plots.panels(1, len(arguments.sizes), sharey=True)
     for ax, k in zip(axes[0], arguments.sizes, strict=True):
-        for sampling, colour, marker in zip(SAMPLING, plots.COLOURS[1::-1], "os", strict=True):
+        for sampling, colour, marker in zip(SAMPLING, COLOURS[1::-1], "os", strict=True):
             rows = [row for row in table if row["k"] == k and row["sampling"] == sampling]
             n, mean, spread = (np.array([r[name] for r in rows]) for name in ("n", "mean error", "standard deviation"))
             shift = 1.04 if sampling != "exact" else 1 / 1.04  # so that the bars of both can be seen
@@ -111,7 +115,3 @@ def draw(table: list[dict[str, Any]], arguments: Arguments) -> Any:
     axes[0, 0].set_ylabel(r"$\|[Z]_k - \hat Z\|_\infty$")
     axes[0, -1].legend(fontsize="x-small")
     return figure
-
-
-if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))

@@ -1,7 +1,5 @@
 """Beyond the paper: samples until the reward is right, until it is proved right, and what the theorem asks for.
 
-    python experiments/samples.py [--fast] [--workers N] [--seed S] [--out DIR]
-
 On the problems of Figure 4, transitions per action: (1) from which 95 % of data sets give a reward that is right under
 the true dynamics, by the paper's method and by certirl's defaults; (2) at which `solve` proves its reward right with
 Î´ = 0.05, knowing that the dynamics depend on the state through three Legendre functions; (3) that Theorem 6 asks for,
@@ -10,17 +8,21 @@ with the constant function deflated and Lemma 4 sharpened. As printed it needs Î
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-import certirl
-import figure4
-import study
-from certirl import paper, plots
-from trial_statistics import fit_power_law
+from certirl.functions.bases import Legendre
+from certirl.paper.figures import figure4
+from certirl.paper.hypotheses import constants
+from certirl.paper.study import Findings, Runner
+from certirl.paper.theorems import requirements
+from certirl.paper.trial_statistics import fit_power_law
+from certirl.problems import random_polynomial
+from certirl.show import plots
+from certirl.show.charts import COLOURS
+from certirl.solver.solve import solve
 
 INVERSE_BETA = figure4.NORMS[0]
 
@@ -42,10 +44,10 @@ FAST = Arguments(searched=40, problems=3, hardest=40.0, trials=20, most=16_384, 
 def prove(task: list[Any]) -> tuple[float | None, bool]:
     """Transitions per action at which one run of `solve` certifies, None if it does not; and whether that is false."""
     problem_seed, size, discount, delta, most, seed, number = task
-    problem = certirl.problems.random_polynomial(seed=problem_seed)
-    solution = certirl.solve(
+    problem = random_polynomial(seed=problem_seed)
+    solution = solve(
         problem,
-        basis=certirl.Legendre(size),
+        basis=Legendre(size),
         columns=3,
         tail=0,
         discount=discount,
@@ -54,23 +56,33 @@ def prove(task: list[Any]) -> tuple[float | None, bool]:
         rng=np.random.default_rng([seed, problem_seed, number]),
         progress=False,
     )
-    if solution.status != "certified":
+    if solution.reward is None or solution.status != "certified":
         return None, False
     return float(solution.samples), problem.true_margin(solution.reward, discount=discount) <= 0
 
 
 def promised(problem_seed: int, arguments: Arguments) -> dict[str, Any]:
     """What Theorem 6 asks for, as printed and deflated."""
-    problem, basis = certirl.problems.random_polynomial(seed=problem_seed), certirl.Legendre(arguments.size)
-    known = paper.constants(problem.operators(basis, 3), discount=arguments.discount)
-    common = {"beta": known.beta, "discount": arguments.discount, "delta": arguments.delta}
-    common |= {"k": arguments.size, "n_actions": problem.n_actions}
-    inner = {"inner_norm": known.inner_norm, "difference": known.difference, "basis": basis, "columns": 3}
-    printed = paper.theorem6(cover=arguments.cover, rho=known.rho, norm=known.norm, **common)
-    return {"as printed": printed.samples, "Theorem 6": paper.theorem6_deflated(**inner, **common).samples}
+    problem, basis = random_polynomial(seed=problem_seed), Legendre(arguments.size)
+    known = constants(problem.operators(basis, 3), discount=arguments.discount)
+    needed = requirements(
+        discount=arguments.discount,
+        beta=known.beta,
+        delta=arguments.delta,
+        size=arguments.size,
+        actions=problem.n_actions,
+        cover=arguments.cover,
+        rho=known.rho,
+        norm=known.norm,
+        inner_norm=known.inner_norm,
+        difference=known.difference,
+        basis=basis,
+        columns=3,
+    )
+    return {"as printed": needed.literal.samples, "Theorem 6": needed.exact.samples}
 
 
-def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
+def run(arguments: Arguments, runner: Runner) -> Findings:
     """Three numbers for each problem."""
     curves = figure4.run(arguments, runner)
     needed = curves.summary[f"n for {arguments.level:.0%}"]
@@ -79,13 +91,13 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     tasks = [[seed, *setting, number] for seed in problems for number in range(arguments.proofs)]
     proofs = iter(runner(prove, tasks, unit="proofs"))
     table = []
-    for seed, constants in problems.items():
+    for seed, inverse in problems.items():
         right = {row["method"]: row["n"] for row in needed if row["problem"] == seed}
         runs = [next(proofs) for _ in range(arguments.proofs)]
         table.append(
             {
                 "problem": seed,
-                **constants,
+                **inverse,
                 **{f"right, {method}": n for method, n in right.items()},
                 "certified": float(np.median([np.inf if n is None else n for n, _ in runs])),
                 "false certificates": sum(false for _, false in runs),
@@ -102,7 +114,7 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
         f"{arguments.level:.0%} of runs; the theorem asks for {ratios['Theorem 6 over certified']:,.0f} times as many "
         f"again (medians over the problems); {false} of {len(tasks)} runs ended in a false certificate."
     )
-    return study.Findings({"problems": table, "medians": ratios}, table, draw(table, arguments), sentence)
+    return Findings({"problems": table, "medians": ratios}, table, draw(table, arguments), sentence)
 
 
 def ratio(table: list[dict[str, Any]], above: str, below: str) -> float:
@@ -120,7 +132,7 @@ def draw(table: list[dict[str, Any]], arguments: Arguments) -> Any:
         "right, the paper": f"right in {arguments.level:.0%} of runs: the paper's method",
         "right, certirl": f"right in {arguments.level:.0%} of runs: certirl's defaults",
     }
-    for (name, label), colour, marker in zip(shown.items(), ("black", *plots.COLOURS[2::-1]), "^Dos", strict=True):
+    for (name, label), colour, marker in zip(shown.items(), ("black", *COLOURS[2::-1]), "^Dos", strict=True):
         rows = [row for row in table if np.isfinite(row[name] or np.inf)]
         if len(rows) >= 3:
             x, y = (np.array([row[key] for row in rows], dtype=float) for key in (INVERSE_BETA, name))
@@ -132,7 +144,3 @@ def draw(table: list[dict[str, Any]], arguments: Arguments) -> Any:
     ax.set_ylim(top=ax.get_ylim()[1] * 300)  # room for the legend
     ax.legend(fontsize="x-small", loc="upper left")
     return figure
-
-
-if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))

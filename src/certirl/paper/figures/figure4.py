@@ -1,7 +1,5 @@
 """Figure 4: how the separability β decides the samples needed; share of right rewards against n for several problems.
 
-    python experiments/figure4.py [--fast] [--workers N] [--seed S] [--out DIR]
-
 The problems are those of the random ones with seeds 0 … 199 whose β⁻¹ (by ‖α‖₁, Definition 2) come nearest to an even
 logarithmic scale; both norms that the paper uses for β are reported. Right means right under the true dynamics. From
 each curve the n that reaches 90 % is read off and fitted as a power of β⁻¹. The paper's method and certirl's defaults.
@@ -9,16 +7,16 @@ each curve the n that reaches 90 % is read off and fitted as a power of β⁻¹.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-import methods
-import study
-from certirl import plots
-from trial_statistics import bootstrap, crossing, fit_power_law
+from certirl.paper import methods
+from certirl.paper.study import Findings, Runner
+from certirl.paper.trial_statistics import bootstrap, crossing, fit_power_law
+from certirl.show import plots
+from certirl.show.charts import COLOURS
 
 NORMS = ("1/β by ‖α‖₁", "1/β by ‖α‖_∞")
 
@@ -49,7 +47,7 @@ class Arguments:
 FAST = Arguments(searched=60, problems=8, hardest=100.0, trials=12, most=65_536)
 
 
-def choose_problems(arguments: Arguments, runner: study.Runner) -> dict[int, dict[str, float]]:
+def choose_problems(arguments: Arguments, runner: Runner) -> dict[int, dict[str, float]]:
     """The seeds nearest to an even logarithmic scale of 1/β, easiest first, with their constants."""
     tasks = [[seed, arguments.discount, arguments.cover] for seed in range(arguments.searched)]
     known = runner(methods.problem_constants, tasks, unit="problems")
@@ -67,7 +65,7 @@ def trial(task: list[Any]) -> list[bool]:
     return [right for ((right, _),) in outcomes]
 
 
-def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
+def run(arguments: Arguments, runner: Runner) -> Findings:
     """Choose the problems, run the trials, read off n at the level, fit the exponents."""
     problems = choose_problems(arguments, runner)
     rng, table, needed, laws_found = np.random.default_rng(arguments.seed), [], [], {}
@@ -91,7 +89,7 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
             )
         laws_found[method] = exponents([row for row in needed if row["method"] == method])
     summary = {"problems": problems, f"n for {arguments.level:.0%}": needed, "exponents of 1/β": laws_found}
-    return study.Findings(summary, table, draw(table, needed, arguments), sentence(laws_found, needed, arguments))
+    return Findings(summary, table, draw(table, needed, arguments), sentence(laws_found, needed, arguments))
 
 
 def share(right: Any, rng: np.random.Generator) -> dict[str, float]:
@@ -162,7 +160,7 @@ def draw(table: list[dict[str, Any]], needed: list[dict[str, Any]], arguments: A
         ax.set(xscale="log", ylim=(0, 1.03), xlabel="samples per action, n", title=method)
     axes[0, 0].set_ylabel("share of right rewards")
     axes[0, 1].legend(fontsize="xx-small", title="1/β by ‖α‖₁ (by ‖α‖∞)", title_fontsize="xx-small", loc="lower right")
-    for method, colour, marker in zip(methods.METHODS, plots.COLOURS[1::-1], "os", strict=False):
+    for method, colour, marker in zip(methods.METHODS, COLOURS[1::-1], "os", strict=False):
         rows = [row for row in needed if row["method"] == method and np.isfinite(row["n"])]
         x, n, low, high = (np.array([row[key] for row in rows]) for key in (NORMS[0], "n", "n low", "n high"))
         open_ended = ~np.isfinite(high)
@@ -185,7 +183,3 @@ def draw(table: list[dict[str, Any]], needed: list[dict[str, Any]], arguments: A
     axes[0, 2].xaxis.set_minor_formatter("")
     axes[0, 2].legend(fontsize="x-small")
     return figure
-
-
-if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))

@@ -1,7 +1,5 @@
 """The appendix's rollouts: does playing favour the expert's action under the recovered reward, at 100 start states?
 
-    python experiments/rollouts.py [--fast] [--workers N] [--seed S] [--out DIR]
-
 Several problems, solved by the paper's method and by certirl's defaults; from each of 100 states 6,000 rollouts of six
 steps for every first action, the expert's action thereafter. The averages are compared with the exact expectation of
 the six steps (quadrature) and with the true margin, of which six steps are nearly all: what follows weighs γ⁶.
@@ -9,20 +7,24 @@ the six steps (quadrature) and with the true margin, of which six steps are near
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-import certirl
-import study
-from certirl import plots
+from certirl.functions.bases import Fourier
+from certirl.paper.study import Findings, Runner
+from certirl.problems import random_polynomial
+from certirl.proof.rollout import rollout_check
+from certirl.show import plots
+from certirl.show.charts import COLOURS
+from certirl.solver.settings import Settings
+from certirl.solver.solve import solve
 
 METHODS: dict[str, dict[str, Any]] = {
     "the paper": {
-        "basis": certirl.Fourier(11),
-        "settings": certirl.Settings(form="mean", objective="l1", cover=0.05),
+        "basis": Fourier(11),
+        "settings": Settings(form="mean", objective="l1", cover=0.05),
     },
     "certirl": {},
 }
@@ -47,9 +49,9 @@ FAST = Arguments(problems=2, samples=20_000, rollouts=600)
 def play(task: list[Any]) -> dict[str, Any]:
     """Solve one problem by one method, play, and compare with what playing must give."""
     method, problem_seed, samples, states, steps, rollouts, discount, seed = task
-    problem = certirl.problems.random_polynomial(seed=problem_seed)
+    problem = random_polynomial(seed=problem_seed)
     numbers = [seed, problem_seed, list(METHODS).index(method)]
-    solution = certirl.solve(
+    solution = solve(
         problem,
         discount=discount,
         samples=samples,
@@ -59,7 +61,7 @@ def play(task: list[Any]) -> dict[str, Any]:
     )
     if solution.reward is None:
         return {"method": method, "problem": problem_seed, "found": False}
-    check = certirl.rollout_check(
+    check = rollout_check(
         solution, problem, states=states, steps=steps, samples=rollouts, rng=np.random.default_rng([*numbers, 1])
     )
     exact = problem.margins(solution.reward, check.states, discount=discount, steps=steps)
@@ -83,7 +85,7 @@ def play(task: list[Any]) -> dict[str, Any]:
     }
 
 
-def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
+def run(arguments: Arguments, runner: Runner) -> Findings:
     """All problems, both methods."""
     setting = [arguments.samples, arguments.states, arguments.steps, arguments.rollouts, arguments.discount]
     tasks = [[method, seed, *setting, arguments.seed] for method in METHODS for seed in range(arguments.problems)]
@@ -115,9 +117,7 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
         )
     within = np.mean([run["within two standard errors of six exact steps"] for run in runs if run["found"]])
     sentence = "; ".join(parts) + f"; {within:.1%} of the averages lie within two standard errors of the exact value."
-    return study.Findings(
-        {"runs": summary, "within two standard errors": within}, table, draw(runs, arguments), sentence
-    )
+    return Findings({"runs": summary, "within two standard errors": within}, table, draw(runs, arguments), sentence)
 
 
 def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
@@ -132,7 +132,7 @@ def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
             if not run["found"]:
                 continue
             s = np.array(run["states"])
-            for alternative, colour in zip(range(len(run["played"])), plots.COLOURS, strict=False):
+            for alternative, colour in zip(range(len(run["played"])), COLOURS, strict=False):
                 mean, error = np.array(run["played"][alternative]), np.array(run["standard error"][alternative])
                 ax.fill_between(s, mean - 2 * error, mean + 2 * error, color=colour, alpha=0.25, lw=0)
                 ax.plot(s, mean, ".", color=colour, ms=3, label=f"over action {alternative + 1}, played ± 2 s.e.")
@@ -144,7 +144,3 @@ def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
     for ax in axes[-1]:
         ax.set(xlabel="start state s", xticks=np.linspace(-1, 1, 5))
     return figure
-
-
-if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))
