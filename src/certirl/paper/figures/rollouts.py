@@ -22,7 +22,7 @@ from certirl.solver.settings import Settings
 from certirl.solver.solve import solve
 
 METHODS: dict[str, dict[str, Any]] = {
-    "the paper": {
+    "the paper": {  # its basis, estimate and program; `solve` knows the first row of Ẑ
         "basis": Fourier(11),
         "settings": Settings(form="mean", objective="l1", cover=0.05),
     },

@@ -65,20 +65,10 @@ def promised(problem_seed: int, arguments: Arguments) -> dict[str, Any]:
     """What Theorem 6 asks for, as printed and deflated."""
     problem, basis = random_polynomial(seed=problem_seed), Legendre(arguments.size)
     known = constants(problem.operators(basis, 3), discount=arguments.discount)
-    needed = requirements(
-        discount=arguments.discount,
-        beta=known.beta,
-        delta=arguments.delta,
-        size=arguments.size,
-        actions=problem.n_actions,
-        cover=arguments.cover,
-        rho=known.rho,
-        norm=known.norm,
-        inner_norm=known.inner_norm,
-        difference=known.difference,
-        basis=basis,
-        columns=3,
-    )
+    names = ("beta", "rho", "norm", "inner_norm", "difference")
+    given: dict[str, Any] = {name: getattr(known, name) for name in names}
+    given |= {name: getattr(arguments, name) for name in ("discount", "delta", "size", "cover")}
+    needed = requirements(**given, actions=problem.n_actions, basis=basis, columns=3)
     return {"as printed": needed.literal.samples, "Theorem 6": needed.exact.samples}
 
 
