@@ -27,6 +27,7 @@ def exact_evidence(surrogate, truth, states, n=1e10):
         residuals=many * np.stack([(expected[c][:, m] - x @ s.fits[c]) @ x for c in range(A)]),
         residual_moments=np.zeros((pairs, *wide)),
         cross_moments=np.zeros((pairs, s.directions, *wide)),
+        powers=np.zeros((len(s.tuples(True)), *own.wider)) if s.powers else None,
         operator_residuals=many * np.stack([(expected[c][:, :m] - x @ s.Z[c].T).T @ x for c in range(A)]),
         operator_moments=np.zeros((0 if s.pointwise else pairs, *wide)),
         visits=many * np.stack([(expected[c][:, m + 1 :] - x @ s.tent_fits[c].T).T @ x for c in range(A)]),

@@ -27,8 +27,8 @@ def test_every_version_has_golden_files():
     versions = list(range(archive.OLDEST, archive.VERSION + 1))
     assert sorted(int(folder.name) for folder in golden_files.FOLDER.iterdir()) == versions == list(records.VERSIONS)
     assert list(archive._GAINED) == list(records.GAINED) == versions[:-1]
-    every = [path for path in golden_files.FOLDER.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in every) < 900_000
+    for version in versions:
+        assert sum(path.stat().st_size for path in golden(version).iterdir()) < 450_000
 
 
 def test_the_present_version_has_every_record_with_the_fields_that_it_has_now():

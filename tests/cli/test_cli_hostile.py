@@ -346,7 +346,7 @@ def test_pictures_get_a_suffix_and_replace_what_a_link_leads_to(folder, capsys):
 LOG = "solve log.csv --discount 0.9"
 POLICY = f"{LOG} --expert seen.csv"
 PROOF = f"{LOG} --domain -1 1 --delta 0.05"
-PLAN = "plan --discount 0.9 --beta 0.1"
+PLAN = "theorems --discount 0.9 --beta 0.1"
 
 SENTENCES = [
     # Words that are no command, no option or no value of one.
@@ -488,8 +488,8 @@ SENTENCES = [
     *((f"{verb} -o -", "cannot write to standard output: name a file, such as result.")
       for verb in (LOG, "moments log.csv", "merge moments.npz", "report moments.npz", "demo")),
     # Calculators, demonstrations, studies.
-    ("plan --discount 0.999999 --beta 1e-300", "the theorem would ask for more than 1e308 transitions"),
-    ("plan --discount 0.9 --beta 1e308", "--rho is needed"),
+    ("theorems --discount 0.999999 --beta 1e-300", "the theorem would ask for more than 1e308 transitions"),
+    ("theorems --discount 0.9 --beta 1e308", "--rho is needed"),
     (f"{PLAN} --delta 1e-320", "the theorem would ask for more than 1e308 transitions"),
     (f"{PLAN} --size 1", "--size must be a whole number, at least 2, got 1"),
     (f"{PLAN} --actions -3", "--actions must be a whole number, at least 2, got -3"),

@@ -20,6 +20,8 @@ from certirl.functions.inequalities import (
     hoeffding_norm,
     log_term,
     mixed_norm,
+    plain_slope,
+    quartic,
     sloped,
 )
 from certirl.problems.switching import Steps, Truth
@@ -157,7 +159,42 @@ def test_second_moments_and_ranges_of_the_true_value_are_bounded(run):
         fixed = np.stack([work._fixed(rows, c) for c, rows in enumerate(weights)])
         noise, terms = work.points(weights, pair).noise, run.terms(fixed)
         assert ((terms**2).sum(axis=1) <= size.moment(noise) * (1 + 1e-9)).all()
-        assert (np.abs(terms).max(axis=1) <= size.largest(noise) * (1 + 1e-9)).all()
+        assert (np.abs(terms).max(axis=1) <= noise.largest @ [1, size.length] * (1 + 1e-9)).all()
+
+
+def test_third_and_fourth_powers_are_those_of_the_rows(run):
+    work, rows = run.work, []
+    values = run.surrogate.frame.values(np.linspace(-1, 1, 9)[:, None])
+    for piece in run.pieces:
+        x = run.surrogate.frame.values(piece.states)
+        for c, ends in zip(piece.actions, piece.next_states, strict=True):
+            rows.append((c, x, run.surrogate.value(ends) - x @ run.surrogate.fits[c]))
+    assert run.surrogate.powers
+    for pair in run.surrogate.compared:
+        weights = work.weights(*pair, values)
+        fixed = np.stack([work._fixed(each, c) for c, each in enumerate(weights)])
+        terms = [(fixed[c] @ x.T) * residual for c, x, residual in rows]
+        terms = sum(terms) if run.evidence.paired else np.concatenate(terms, axis=1)
+        direct = np.stack([(terms**order).sum(axis=1) for order in (3, 4)], axis=1)
+        assert work.points(weights, pair).noise.powers == pytest.approx(
+            direct, rel=1e-9, abs=1e-9 * np.abs(direct).max()
+        )
+
+
+def test_the_error_of_the_value_adds_no_more_to_powers_than_is_allowed(run):
+    """Whatever the slope, the radius is no less than that of the logarithms of the true terms, on either side."""
+    work, size = run.work, _size(run.work, 0.1, 0.0, None)
+    values = run.surrogate.frame.values(np.linspace(-1, 1, 9)[:, None])
+    for pair, share in product(run.surrogate.compared, (0.1, 0.5, 0.9)):
+        weights = work.weights(*pair, values)
+        fixed = np.stack([work._fixed(rows, c) for c, rows in enumerate(weights)])
+        noise, terms = work.points(weights, pair).noise, run.terms(fixed)
+        slope = share / (noise.largest @ [1, size.length])
+        radius = noise.radius(2.0, slope, size.length, size.moment(noise))
+        logarithms = [2.0 + (y - np.log1p(y)).sum(axis=1) for y in (slope[:, None] * terms, -slope[:, None] * terms)]
+        assert (radius * slope >= np.array(logarithms) * (1 - 1e-12)).all()
+        square = sloped(size.moment(noise), noise.largest @ [1, size.length], 2.0, slope)
+        assert (radius <= square).all() and (run.surrogate.pointwise or share < 0.5 or (radius < square).any())
 
 
 def test_weights_fixed_beforehand_differ_by_what_is_observed(run):
@@ -195,6 +232,21 @@ def test_a_fixed_slope_fails_as_rarely_as_promised(slope, rate, failure):
     most = TRIALS * failure + 4 * np.sqrt(TRIALS * failure)
     assert (deviation >= bound).sum() <= most
     assert (-deviation >= bound).sum() <= most
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.5])
+@pytest.mark.parametrize("slope", [0.001, 0.1, 0.5, 0.9])
+def test_more_terms_of_the_logarithm_bound_it_more_closely(slope, rate):
+    """(3b) and (3c) bound the same logarithms; with all powers those of terms that are small are nearly exact."""
+    Z = WEIGHTS * ((np.random.default_rng(7).random((100, N)) < rate) - rate)
+    square, cube, fourth = ((Z**order).sum(axis=1) for order in (2, 3, 4))
+    exact = (2.0 + (slope * Z - np.log1p(slope * Z)).sum(axis=1)) / slope
+    (few, more) = sloped(square, 1.0, 2.0, slope), quartic(square, cube, fourth, 1.0, 2.0, slope)
+    assert (exact <= few * (1 + 1e-12)).all() and (exact <= more * (1 + 1e-12)).all()
+    assert (more - exact).mean() < 0.5 * (few - exact).mean() + 1e-12
+    assert (
+        quartic(1.0, 0.0, 1.0, 2.0, 3.0, 0.5) == np.inf > quartic(1.0, 0.0, 1.0, 2.0, 3.0, plain_slope(1.0, 2.0, 3.0))
+    )
 
 
 def test_a_slope_beyond_the_range_bounds_nothing():

@@ -21,9 +21,11 @@ def test_losses_are_subtracted_from_the_estimate_and_leave_the_margin():
 
 def test_rounds_are_kept_with_forecasts_and_the_part_of_delta_they_spent(tmp_path):
     rounds = certified().stats.search
-    assert rounds[-1].samples == certified().samples and rounds[-1].delta == pytest.approx(0.025)
+    attempts = [each.delta for each in rounds if each.delta]
+    assert attempts == pytest.approx([0.05 * 0.75 * 0.25**number for number in range(len(attempts))])
+    assert rounds[-1].samples == certified().samples and rounds[-1].delta == attempts[-1]
     assert rounds[-1].proved == pytest.approx(certified().certificate.margin / certified().certificate.estimated)
-    assert all(each.delta == 0 and np.isnan(each.proved) for each in rounds[:-1])
+    assert all(each.proved < 0 if each.delta else np.isnan(each.proved) for each in rounds[:-1])
     certified().save(tmp_path / "rounds.npz")
     kept = certirl.load(tmp_path / "rounds.npz").stats.search
     np.testing.assert_array_equal([astuple(each) for each in kept], [astuple(each) for each in rounds])

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -252,7 +253,7 @@ class Ground(Sums):
         self.tent_fits = s.array("tent_fits", (A, w, k))
         self.marks = s.array("marks", (None,) * (d if w else 1), finite=False)
         self.places, self.drop, self.dropped = s.array("places", (2, d)), s.array("drop", (m,)), s.number("dropped")
-        self.ordered = s.has("design")
+        self.powers, self.ordered = s.flag("powers"), s.has("design")
         if self.noise.shape[1] not in (1, 2) or (self.pointwise and (r or self.ordered)):
             raise DamagedError(f"noise should be of V, and of {m} functions where rows depend on each other")
         self.design = s.array("design", (A, *wide)) if self.ordered else self.gram
@@ -262,6 +263,10 @@ class Ground(Sums):
             e.array("residual_moments", (observed, *wide)),
         )
         self.cross_moments = e.array("cross_moments", (observed, r, *wide))
+        self.tuples = self._tuples() if self.powers else []
+        self.higher = e.array("powers", (len(self.tuples), *self.box.wider)) if self.powers else np.zeros((0, 1))
+        if e.has("powers") != self.powers:
+            raise DamagedError("higher powers are summed if they were asked for, and only then")
         self.operator_residuals = e.array("operator_residuals", (A, m, k))
         self.operator_moments = e.array("operator_moments", (0 if self.pointwise else observed, *wide))
         self.visits, self.visit_moments = e.array("visits", (A, w, k)), e.array("visit_moments", (A, w, *wide))
@@ -301,6 +306,11 @@ class Ground(Sums):
     def tau(self) -> float:
         """τ, 0 if none was declared."""
         return self.tail or 0.0
+
+    def _tuples(self) -> list[tuple[int, ...]]:
+        """Threes, then fours, of actions whose residuals are multiplied: of one, or of used ones and one other."""
+        every = [t for n in (3, 4) for t in combinations_with_replacement(range(self.actions), n)]
+        return [t for t in every if len({*t} - {*self.used}) <= 1 and (self.paired or len({*t}) == 1)]
 
     def pairs(self, paired: bool) -> list[tuple[int, int]]:
         """c ≤ d whose residuals are multiplied."""
@@ -370,6 +380,10 @@ class Ground(Sums):
             *((squares, self.operator_moments[diagonal][first]) for squares in mixed),
             *(((self.visits[:, w] ** 2).max(axis=1), self.visit_moments[:, w][first]) for w in range(len(self.widths))),
         ]
+        if self.powers:
+            cubes, fourths = (self._of_one(n) for n in (3, 4))
+            square = self.residual_moments[diagonal][first]
+            sizes += [(cubes**2 / self.counts, square * fourths / self.counts), (square**2 / self.counts, fourths)]
         small = [(square <= self.counts * moment * (1 + TIGHT) + 1e-290).all() for square, moment in sizes]
         moved = np.abs(self.Z[:, ::k].sum(axis=1) - np.eye(k)[0]).max()
         kept = np.abs(self.operator_residuals[:, ::k].sum(axis=1)).max()
@@ -400,6 +414,11 @@ class Ground(Sums):
             ),
             *self._other_reward(),
         ]
+
+    def _of_one(self, order: int) -> Floats:
+        """Σ Y_c³ or Σ Y_c⁴ of each action ``[A]``."""
+        places = [self.tuples.index((c,) * order) for c in range(self.actions)]
+        return np.asarray(self.higher.reshape(len(self.tuples), -1)[places, 0])
 
     def _other_reward(self) -> list[str]:
         """Whether Σ Y_c and the sums of the reward's functions over next states contradict each other."""
@@ -433,6 +452,7 @@ class Points(NamedTuple):
         square, squares: ΣZ(V̂)² and Σ_iΣZ(f_i)², or S₁ if u is bounded at points ``[n]``.
         cross: ΣZ(V̂)Z(f_i) ``[n, r]``.
         largest: bounds on |Z(V̂)| and ‖Z(f)‖, or on |Z(u)| for |u| ≤ 1 ``[n, 2]``.
+        powers: ΣZ(V̂)³ and ΣZ(V̂)⁴ ``[n, 2]``; ``[n, 0]`` where they were not summed.
         expected: ΣZ(V̂)² by training data ``[n]``.
         mismatch: ‖B_c⁻ᵀ(G_c⁻¹ − G0_c⁻¹)ω_c‖ for every action ``[n, A]``; ``[n, 0]`` for independent rows.
         magnified: Ω, by how much the tail is magnified ``[n]``.
@@ -445,6 +465,7 @@ class Points(NamedTuple):
     squares: Enclosure
     cross: Enclosure
     largest: Floats
+    powers: Enclosure
     expected: Floats
     mismatch: Enclosure
     magnified: Enclosure
@@ -510,6 +531,7 @@ class Derivation:
         every = g.pairs(True)
         likely = g.noise[[every.index(pair) for pair in g.pairs(g.paired)]] * float(g.expected_counts.min())
         self._likely = self.box.lifted(likely).middle
+        self._at_nodes = self.box.at_nodes(g.higher) if g.powers else Enclosure(np.zeros((0, 1)))
         self._ranges()
         if g.ordered:
             likely_moments = dict(zip(g.pairs(False), self._likely[:, 0], strict=True))
@@ -603,7 +625,22 @@ class Derivation:
         shift, turned = (observed * centre).sum(), (observed @ inverted).length()
         largest, likely = self._largest(weights, pair, close).T, np.maximum(expected, 0.0)
         moments = positive[0], squares, forms[2:].T
-        return Points(value, shift, turned, *moments, largest, likely, mismatch.T, magnified.sum(0))
+        powers = self._powers(weights)
+        return Points(value, shift, turned, *moments, largest, powers, likely, mismatch.T, magnified.sum(0))
+
+    def _powers(self, weights: Enclosure) -> Enclosure:
+        """ΣZ(V̂)³ and ΣZ(V̂)⁴ of functionals with these weights ``[n, 2]``, by their values at the nodes."""
+        g = self.g
+        if not g.powers:
+            return Enclosure(np.zeros((weights.shape[1], 0)))
+        swings, total = weights @ self.box.nodes.T, [Enclosure(np.zeros(weights.shape[1])) for _ in range(2)]
+        for place, actions in enumerate(g.tuples):
+            product, sums = swings[actions[0]], self._at_nodes[place]
+            for c in actions[1:]:
+                product = product * swings[c]
+            times = math.factorial(len(actions)) // math.prod(math.factorial(actions.count(c)) for c in {*actions})
+            total[len(actions) - 3] = total[len(actions) - 3] + (product @ sums) * float(times)
+        return stacked(total).T
 
     def _plain(self, weights: Enclosure) -> Enclosure:
         """S₁ of functionals ``[n]``: ΣZ(u)² is no larger for |u| ≤ 1."""
@@ -798,7 +835,34 @@ class Derivation:
         parts = [self.at(self.box.coarse, partial(self._polynomial, place)) for place in range(len(self.g.used))]
         points = Points(*(joined(arrays) for arrays in zip(*parts, strict=True)))
         L = logarithm(float(_POINT_EVENTS * len(points.value)) / enclosed(self.g.part("size of the error")))
-        return points, L, best_slope(_CAUTION * points.expected, points.largest[:, 0], L.middle)
+        return points, L, self._slope(points.expected, points.largest[:, 0], L)
+
+    def _slope(self, expected: Floats, bounds: Floats, log_terms: Enclosure) -> Floats:
+        """Good slopes by what was expected."""
+        choose = plain_slope if self.g.powers else best_slope
+        return choose(_CAUTION * expected, bounds, log_terms.middle)
+
+    def _radius(
+        self,
+        points: Points,
+        log_terms: Enclosure,
+        slope: Floats,
+        length: float = 0.0,
+        square: Enclosure | None = None,
+    ) -> Floats:
+        """Lemma 3 on either side ``[2, n]``, for a size κ of u; with higher powers the better of both sums."""
+        square, most = points.square if square is None else square, points.largest.T
+        bound = (enclosed(length) * most[1] + most[0]).above
+        radius = np.broadcast_to(sloped(square, bound, log_terms, slope), (2, len(bound)))
+        if not points.powers.shape[1]:
+            return radius
+        signs = np.array([[1.0], [-1.0]])
+        cube, fourth = points.powers[:, 0], points.powers[:, 1].positive()
+        largest, apart = length * enclosed(most[1]), points.squares * length * length
+        less = (fourth * apart).root() * 3.0 + (3.0 * enclosed(most[0]) + largest) * apart
+        whole = fourth.root().root() + (largest * largest * apart).root().root()
+        whole = whole * whole * (whole * whole)
+        return np.minimum(radius, quartic(square, less - cube * signs, whole, bound, log_terms, slope))
 
     @property
     def _size_at_points(self) -> Size:
@@ -810,7 +874,7 @@ class Derivation:
         alpha, tails = alpha + self._outside_vector * self.radius[0], self._outside(0.0, points.magnified)
         total = points.value + points.shift
         offset = (enclosed(float(total.above.max())) - float(total.below.min())) * 0.5
-        noise = sloped(points.square, points.largest[:, 0], L, slope)
+        noise = self._radius(points, L, slope).max(axis=0)
         first = (noise + alpha * points.turned + tails * self.radius[0]).above
         shares = ((2.0 * L * points.squares).root() + beta * points.turned + tails).above
         share = enclosed(float(shares.max())) * factor
@@ -830,7 +894,8 @@ class Derivation:
         )
         beta = float(hoeffding_norm(enclosed(trace), top, self._log_term).middle)
         turned = plain / (1 - min(2 * top**0.5, _MOST_GROWTH))
-        first = sloped(enclosed(points.expected), points.largest[:, 0], L, slope) + alpha[0] * turned
+        likely = points._replace(square=enclosed(points.expected))
+        first = self._radius(likely, L, slope).max(axis=0) + alpha[0] * turned
         share = factor * float(((2 * L.middle) ** 0.5 * plain + beta * turned).max())
         if share >= _MOST_GROWTH:
             return 0.0
@@ -844,8 +909,8 @@ class Derivation:
         size = self.size
         most = points.largest.T
         bounds = most[0] + self.expected_length * most[1]
-        slope = best_slope(_CAUTION * points.expected, bounds, log_terms.middle)
-        first = sloped(points.square, most[0], log_terms, slope)
+        slope = self._slope(points.expected, bounds, log_terms)
+        first = self._radius(points, log_terms, slope)[: len(log_terms)]
         length = enclosed(size.length)
         squares = length * length * points.squares
         roots = points.square.root() + squares.root()
@@ -855,7 +920,7 @@ class Derivation:
             turned = (points.cross @ inverted).length()
             together = points.square + 2.0 * (points.cross @ centre + size.noise * turned) + squares
             moment = smaller(moment, together.positive())
-        total = sloped(moment, (length * most[1] + most[0]).above, log_terms, slope)
+        total = self._radius(points, log_terms, slope, size.length, moment)[: len(log_terms)]
         first = np.minimum(first, total)
         turned = points.turned * size.noise
         with np.errstate(invalid="ignore"):
@@ -962,6 +1027,8 @@ class Derivation:
             scale = size * float(self.resolvent.size.sum(axis=1).max())
         solved = unit * self.k**2 * self.condition * scale
         lifted = unit * self.k * 2 ** len(self.box.wide) * self.spread
+        if g.powers:
+            lifted *= 1 + 2 * self.spread
         return float(solved + lifted * radius) * (1 + 1e-12) if np.isfinite(radius) else float(solved)
 
 
@@ -987,6 +1054,37 @@ def sloped(observed: Enclosure, bound: Floats, log_terms: Enclosure, slope: Floa
     growth = growth_above(np.where(inside, share, 0.5))
     total = enclosed(slope) * growth * observed + log_terms / enclosed(slope)
     return np.where(inside, total.above, np.inf)
+
+
+def quartic_growth_above(share: Floats) -> Floats:
+    """No smaller than g₄(λ) = (−log(1 − λ) − λ − λ²/2 − λ³/3)/λ⁴ = Σ λ^j/(j + 4) for 0 ≤ λ < 1."""
+    small = share < 0.1
+    few, many = Enclosure(np.where(small, share, 0.0)), Enclosure(np.where(small, 0.5, share))
+    series = Enclosure(np.zeros(share.shape))
+    for j in reversed(range(20)):
+        series = series * few + 1.0 / enclosed(j + 4.0)
+    square = many * many
+    closed = (-logarithm(1.0 - many) - many - square * 0.5 - square * many / 3.0) / (square * square)
+    return np.where(small, series.above + 1e-20, closed.above)
+
+
+def quartic(
+    square: Enclosure, less: Enclosure, fourth: Enclosure, bound: Floats, log_terms: Enclosure, slope: Floats
+) -> Floats:
+    """Lemma 3 with higher powers, L/μ + μΣZ²/2 − μ²ΣZ³/3 + μ³g₄(μb)ΣZ⁴ from above; ``less`` is −ΣZ³ at most."""
+    share = (enclosed(slope) * bound).above
+    inside, mu = share < 1 - 1e-12, enclosed(slope)
+    growth = quartic_growth_above(np.where(inside, share, 0.5))
+    cubed = (less / 3.0 + mu * (growth * fourth)) * mu
+    total = log_terms / mu + mu * (square * 0.5 + cubed)
+    return np.where(inside, total.above, np.inf)
+
+
+def plain_slope(expected: Floats, bound: Floats, log_terms: Floats) -> Floats:
+    """A good slope for `quartic`, in plain floating point: L/μ + μΣZ²/2 is least."""
+    moment = np.maximum(expected, 1e-30 * bound**2 + 1e-300)
+    slope = np.minimum(np.sqrt(2 * log_terms / moment), 0.8 / np.maximum(bound, 1e-300))
+    return np.clip(np.maximum(slope, best_slope(expected, bound, log_terms)), 1e-250, 1e250)
 
 
 def best_slope(expected: Floats, bound: Floats, log_terms: Floats) -> Floats:

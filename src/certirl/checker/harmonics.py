@@ -236,6 +236,11 @@ class Axis:
         """How many harmonics products of two functions need."""
         return (4 if self.periodic else 2) * self.top + 1
 
+    @property
+    def wider(self) -> int:
+        """How many harmonics products of four functions need."""
+        return (8 if self.periodic else 4) * self.top + 1
+
     def count(self, density: float, least: int) -> int:
         """Points of a mesh, by how many there are for each degree; twice as many on a circle."""
         return max(math.ceil(density * self.top * (2 if self.periodic else 1)), least)
@@ -355,7 +360,7 @@ class Box:
         indices: the harmonic of each coordinate ``[k, d]``.
         degrees: their degrees, frequencies on a circle ``[k, d]``.
         axes: the harmonics of each coordinate.
-        narrow, wide: how many harmonics of each coordinate the functions need, and products of two of them.
+        narrow, wide, wider: how many harmonics of each coordinate the functions need, and products of two and four.
     """
 
     def __init__(self, functions: Functions) -> None:
@@ -365,7 +370,7 @@ class Box:
         sides = zip(functions.families, self.degrees.max(axis=0).tolist(), functions.box, strict=True)
         self.axes = [Axis(family, top, *ends) for family, top, ends in sides]
         self.narrow = tuple(axis.narrow for axis in self.axes)
-        self.wide = tuple(axis.wide for axis in self.axes)
+        self.wide, self.wider = (tuple(getattr(axis, name) for axis in self.axes) for name in ("wide", "wider"))
 
     @staticmethod
     @lru_cache(maxsize=32)
@@ -467,6 +472,25 @@ class Box:
                 places, shares = places * axis.wide + table[..., 0].astype(np.intp), shares * table[..., 1]
             lifting.append((places, shares))
         return lifting
+
+    @cached_property
+    def nodes(self) -> Enclosure:
+        """h ``[q, k]`` at as many points of a mesh as products of four functions need harmonics."""
+        return self.mesh(self.wider)
+
+    def at_nodes(self, sums: Floats) -> Enclosure:
+        """Weights ``[…, q]`` of these points from Σ χ f ``[…, *wider]``: Σ g(s_r)f_r is Σ weight_q g(point q).
+
+        For products g of four functions: c_0 = Σ g/N and c_m = 2Σ g h_m/N over the N points of each coordinate.
+        """
+        total = []
+        for tensor in sums:
+            weights = Enclosure(tensor)
+            for axis, count in zip(self.axes, self.wider, strict=True):
+                shares = np.where(np.arange(count) == 0, 1.0, 2.0)[:, None]
+                weights = _contracted(weights, axis.waves(count, axis.spread(count)) * shares / float(count))
+            total.append(weights.reshape(-1))
+        return stacked(total)
 
     def tensor(self, curve: Enclosure) -> Enclosure:
         """An expansion as coefficients of all products of harmonics ``[*narrow]``."""

@@ -24,7 +24,7 @@ from certirl.checker.harmonics import Functions, Grid, frequency, ordered
 
 FAMILIES = ("Legendre", "Chebyshev", "Fourier")
 INDEX_SETS = ("total", "full", "hyperbolic")
-VERSIONS = range(2, 4)  # of the files, each of which is read
+VERSIONS = range(2, 5)  # of the files, each of which is read
 # What records have gained since a version, as far as it is read here, with the values that its files stand for.
 _UNKNOWN = "whatever was done to its rows, of which files of version 2 keep no notes"
 GAINED: dict[int, dict[str, dict[str, Any]]] = {
@@ -32,6 +32,7 @@ GAINED: dict[int, dict[str, dict[str, Any]]] = {
         **{kind: {"log_notes": [_UNKNOWN]} for kind in ("Certificate", "GaussianCertificate", "Refutation")},
         "Reward": {"ends": None},
     },
+    3: {"Surrogate": {"powers": False}, "Evidence": {"powers": None}},
 }
 UNPACKED = 2**28  # bytes that a file may unpack to, or a hundred times its own size
 STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")  # from the weakest to the strongest

@@ -63,6 +63,7 @@ class Frame:
         degrees: its degree (on a circle, frequency) in each coordinate ``[k, d]``.
         narrow: how many harmonics of each coordinate the functions need.
         wide: how many the products of two functions need: the shape of sums of products.
+        wider: how many the products of four functions need.
         change: B with φ = B h ``[k, k]``.
     """
 
@@ -70,6 +71,7 @@ class Frame:
         self.columns, self.basis, self.size = columns, columns.level, columns.size
         self.parts, self.indices, self.degrees = self.basis.parts, self.basis.indices, self.basis.degrees
         self.wide = tuple(part.doubled().size for part in self.parts)
+        self.wider = tuple(part.size_of_degree(4 * part.degree) for part in self.parts)
         self.narrow = tuple(part.harmonics for part in self.parts)
         self.change = _change(columns, self.basis)
         self._steps = [products_of_harmonics(part.size, part.periodic) for part in self.parts]
@@ -131,6 +133,22 @@ class Frame:
                 weight = weight * share[term][pairs]
             total += weight * sums[(..., *places)]
         return total
+
+    @cached_property
+    def nodes(self) -> Array:
+        """h ``[q, k]`` at as many spread points as there are products of four functions; see `at_nodes`."""
+        return self.values(self.basis.spread_points(*self.wider))
+
+    def at_nodes(self, sums: Array) -> Array:
+        """Weights ``[…, q]`` of the nodes from sums Σ χ f ``[…, *wider]``: Σ_r g(s_r) f_r is Σ_q weight_q g(node q).
+
+        For every product g of at most four functions: the harmonics are orthogonal on the points of each coordinate.
+        """
+        for part, count in zip(self.parts, self.wider, strict=True):
+            table = part.harmonic_values(part.to_reference(part.spread_points(count)[:, 0]), count)
+            shares = np.where(np.arange(count) == 0, 1.0, 2.0)[:, None] / count
+            sums = np.tensordot(sums, shares * table, axes=(-self.dimension, 0))  # each turn puts its points last
+        return sums.reshape(*sums.shape[: sums.ndim - self.dimension], -1)
 
     def minimum(self, curve: Array) -> tuple[Array, float]:
         """The state ``[d]`` where Σ c_i h_i is least, and a lower bound of all its values."""

@@ -47,7 +47,7 @@ from certirl.ground.doors import shown
 from certirl.ground.unpacking import TooLargeError, arrays_of, regular
 
 FORMAT = "certirl"
-VERSION, OLDEST = 3, 2  # that is written, and the first that is read
+VERSION, OLDEST = 4, 2  # that is written, and the first that is read
 # What records have gained since each version, with the values that files of that version stand for.
 _UNKNOWN = "whatever was done to its rows, of which files of version 2 keep no notes"
 _GAINED: dict[int, dict[str, dict[str, Any]]] = {
@@ -56,6 +56,7 @@ _GAINED: dict[int, dict[str, dict[str, Any]]] = {
         "Diagnostics": {"log_notes": [], "asked": None, "reached": None},
         "Reward": {"ends": None},
     },
+    3: {"Surrogate": {"powers": False}, "Evidence": {"powers": None}},
 }
 UNSAVED: Mapping[str, Any] = types.MappingProxyType({"saved": False})
 _RECORDS: dict[str, type] = {}

@@ -219,8 +219,8 @@ def _combine(weights, row, functions, variable, count, length, work, out):
 
 @njit(**OPTIONS)
 def _form(functions, plan, length, work, products):
-    """Write the residuals of every action, V's last, then the products of the pairs and the residuals of V."""
-    rows, fits, pairs, crossed = plan
+    """Write the residuals of every action, V's last, the products of the pairs, V's residuals, products of tuples."""
+    rows, fits, pairs, crossed, tuples, first_tuple = plan
     m, g, place = rows.shape[0], functions.shape[0] - 1, 0
     for action in range(g):
         for row in range(m):
@@ -253,6 +253,15 @@ def _form(functions, plan, length, work, products):
         for i in range(length):
             products[place, i] = work[action * m + m - 1, i]
         place += 1
+    for number in range(tuples.shape[0]):
+        a, b, c = tuples[number, 0] * m + m - 1, tuples[number, 1] * m + m - 1, tuples[number, 2] * m + m - 1
+        out = first_tuple + number
+        for i in range(length):
+            products[out, i] = work[a, i] * work[b, i] * work[c, i]
+        if tuples[number, 3] >= 0:
+            d = tuples[number, 3] * m + m - 1
+            for i in range(length):
+                products[out, i] *= work[d, i]
 
 
 @njit(**OPTIONS)
@@ -260,11 +269,11 @@ def _add_stretch(points, counts, circular, plan, room, sums):
     """Add one stretch, block by block."""
     functions, work, products = room
     edges, inner, ends, cross = sums
-    wide, narrow = inner.shape[1], cross.shape[1]
+    narrow, first_tuple = cross.shape[1], plan[5]
     for start in range(0, points.shape[1], _LENGTH):
         length = min(_LENGTH, points.shape[1] - start)
         for variable in range(points.shape[0]):
-            count = counts[0] if variable == 0 else counts[1]
+            count = counts[2] if variable == 0 else counts[1]
             _fill(points[variable, start : start + length], functions[variable], count, circular)
         _form(functions, plan, length, work, products)
         for variable in range(points.shape[0]):  # a loop, not two calls: either would be compiled into place
@@ -275,7 +284,7 @@ def _add_stretch(points, counts, circular, plan, room, sums):
                         _add_tile(functions[variable], functions[0], length, cross[variable - 1], row, column)
         _add_rows(products, products.shape[0] + 1, length, edges)
         for row in range(0, products.shape[0], _TILE):
-            for column in range(0, wide, _TILE):
+            for column in range(0, counts[0] - 1 if row < first_tuple else counts[2] - 1, _TILE):
                 _add_tile(products, functions[0], length, inner, row, column)
 
 
@@ -285,27 +294,38 @@ class Residuals:
     The residuals of action c are Σ_j rows_ij h_j(s'_c) − Σ_j fits_cij x_j, i = 1, …, m, the last one that of V.
 
     Args:
-        counts: how many harmonics χ of s, and how many of s', the constant included.
+        counts: how many harmonics χ of s, how many of s', and how many of s for the tuples, the constant included.
         circular: sines and cosines of πt; otherwise cosines of arccos t.
         rows: the functions in h ``[m, K]``.
         fits: their guesses in x ``[g, m, k]``.
         pairs: the pairs of actions whose residuals are multiplied ``[P, 2]``, as numbers below g.
         crossed: whether residuals of V and of every other function are multiplied too.
+        tuples: threes, ended by -1, and fours of actions of which the residuals of V are multiplied ``[H, 4]``.
     """
 
     def __init__(
-        self, counts: tuple[int, int], circular: bool, rows: Array, fits: Array, pairs: Array, crossed: bool
+        self,
+        counts: tuple[int, int, int],
+        circular: bool,
+        rows: Array,
+        fits: Array,
+        pairs: Array,
+        crossed: bool,
+        tuples: Array,
     ) -> None:
         g, m, k = fits.shape
+        counts = (*counts[:2], counts[2] if len(tuples) else counts[0])
         self._counts, self._circular, self._k = counts, circular, k
-        wide, high, narrow = (max(_whole_tiles(count), _TILE) for count in (counts[0], counts[1], k))
+        wide, high, narrow = (max(_whole_tiles(count), _TILE) for count in (max(counts[0], counts[2]), counts[1], k))
         high = max(high, narrow)
         padded, subtracted = np.zeros((m, high + 1)), np.zeros((g * m, narrow + 1))
         padded[:, : rows.shape[1]], subtracted[:, :k] = rows, -fits.reshape(g * m, k)
-        self._plan = (padded, subtracted, np.ascontiguousarray(pairs, dtype=np.int64), crossed)
         self._rows = len(pairs) * (m + 1 if crossed else 2) + g
-        self._shape = (len(pairs), m + 1 if crossed else 2, g)
-        products = _whole_tiles(self._rows + 1)
+        self._shape, self._first_tuple = (len(pairs), m + 1 if crossed else 2, g), _whole_tiles(self._rows + 1)
+        numbers = (np.ascontiguousarray(part, dtype=np.int64) for part in (pairs, tuples))
+        pairs, self._tuples = numbers
+        self._plan = (padded, subtracted, pairs, crossed, self._tuples, self._first_tuple)
+        products = self._first_tuple + _whole_tiles(len(tuples) + 1)
         self._room = (
             np.zeros((g + 1, max(wide, high), _LENGTH)),
             np.zeros((g * m, _LENGTH)),
@@ -328,12 +348,17 @@ class Residuals:
                 total += part
                 part[:] = 0.0
 
-    def sums(self) -> tuple[Array, Array, Array, Array, Array]:
-        """Σ χ ``[M]``, Σ χ products ``[P, rows, M]``, Σ χY ``[g, M]``, Σ h(s') ``[g, K]``, Σ h(s') xᵀ ``[g, k, k]``."""
+    def sums(self) -> tuple[Array, Array, Array, Array, Array, Array]:
+        """Sums over all rows so far, of the harmonics χ of s.
+
+        Σ χ ``[M]``, Σ χ products ``[P, rows, M]``, Σ χY ``[g, M]``, Σ h(s') ``[g, K]``, Σ h(s') xᵀ ``[g, k, k]``, and
+        Σ χ times the products of the tuples ``[H, M']``.
+        """
         edges, inner, ends, cross = self._total
-        M, K, k = *self._counts, self._k
+        (M, K, wider), k = self._counts, self._k
         pairs, rows, g = self._shape
-        whole = np.concatenate([edges[1 : self._rows + 1, None], inner[: self._rows, : M - 1]], axis=1)
+        every = np.concatenate([edges[1:, None], inner[:, : wider - 1]], axis=1)
+        whole, first = every[: self._rows, :M], self._first_tuple
         products = np.empty((g, k, k))
         products[:, 0] = ends[0, :k]
         products[:, 1:, 0] = ends[1:, 1:k]
@@ -344,4 +369,5 @@ class Residuals:
             whole[pairs * rows :],
             ends[1:, :K].copy(),
             products,
+            every[first : first + len(self._tuples)],
         )

@@ -23,9 +23,11 @@ is multiplied by a bound on the noise of all columns of an action, whitened.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from math import factorial, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +44,8 @@ from certirl.functions.inequalities import (
     hoeffding_norm,
     log_term,
     mixed_norm,
+    plain_slope,
+    quartic,
     sloped,
 )
 from certirl.ground.domain import Array
@@ -61,16 +65,45 @@ class Noise(NamedTuple):
         operator: bounds on ΣZ(u)² for u of size 1 ``[n]``: Σ_i ΣZ(f_i)²; pointwise S₁, from Σ x xᵀ alone.
         cross: ΣZ(V̂)Z(f_i) ``[n, r]``.
         largest: bounds on |Z(V̂)| and on |Z(u)| for u of size 1 ``[n, 2]``.
+        powers: observed ΣZ(V̂)³ and ΣZ(V̂)⁴ ``[n, 2]``; ``[n, 0]`` where they were not summed.
     """
 
     value: Array
     operator: Array
     cross: Array
     largest: Array
+    powers: Array
 
     def grown(self, factor: float) -> Noise:
         """The weights for a multiple of the data; they are inverse to the amount."""
-        return Noise(*(part / factor for part in self))
+        powers = self.powers / factor ** np.arange(2, 2 + self.powers.shape[1])
+        value, operator, cross, largest = (part / factor for part in self[:4])
+        return Noise(value, operator, cross, largest, powers)
+
+    def slope(self, expected: Array, bound: Array, L: Any) -> Array:
+        """Slopes of `radius` for moments and ranges that training data let us expect."""
+        choose = plain_slope if self.powers.shape[1] else best_slope
+        return np.asarray(choose(_CAUTION * expected, bound, L))
+
+    def radius(self, L: Any, slope: Array, length: float = 0.0, square: Array | None = None) -> Array:
+        """By how much ⟨ω, ν⟩ can exceed 0, and fall below it ``[2, n]``, but for probability e^−L each.
+
+        Args:
+            L: of the events ``[2, n]``, or one for all.
+            slope: fixed beforehand, of the same shape.
+            length: κ, the size of u at most.
+            square: ΣZ(V̂ + u)² at most; that of V̂ if left out.
+        """
+        square = self.value if square is None else square
+        bound = self.largest @ np.array([1.0, length])
+        radius = np.broadcast_to(sloped(square, bound, L, slope), (2, len(bound)))
+        if not self.powers.shape[1]:
+            return radius
+        signs, (cube, fourth) = np.array([[1.0], [-1.0]]), self.powers.T
+        fourth, apart, largest = np.maximum(fourth, 0.0), length**2 * self.operator, length * self.largest[:, 1]
+        less = 3 * np.sqrt(fourth * apart) + (3 * self.largest[:, 0] + largest) * apart  # of Σ(Z + W)³, ΣW² ≤ apart
+        whole = (fourth**0.25 + (largest**2 * apart) ** 0.25) ** 4
+        return np.minimum(radius, quartic(square, signs * cube - less, whole, bound, L, slope))
 
 
 class Points(NamedTuple):
@@ -209,6 +242,7 @@ class Workings:
         kinds = [e.residual_moments] if s.pointwise else [e.residual_moments, e.operator_moments]
         self._kinds = len(kinds)
         self._moments = harmonics.lifted(np.concatenate([np.stack(kinds, axis=1), expected, e.cross_moments], axis=1))
+        self._at_nodes = np.zeros((0, 1)) if e.powers is None else harmonics.at_nodes(e.powers)
         self.function_sums = s.mix[1:] @ e.operator_residuals  # Σ x E_c(f_i) [A, m − 1, k]
         self._suprema()
         self._roots = self._noise_roots()
@@ -347,7 +381,7 @@ class Workings:
         largest = self._largest(fixed, lengths, pair, close)
         squares = np.maximum(forms[:, : 2 * kinds], 0.0)  # negative by rounding alone, where paired noise cancels
         operator = self._plain(lengths) if self.s.pointwise else squares[:, 1]
-        noise = Noise(squares[:, 0], operator, forms[:, 2 * kinds :], largest)
+        noise = Noise(squares[:, 0], operator, forms[:, 2 * kinds :], largest, self._powers(fixed, active))
         value, observed = np.einsum("cnk,ck->n", weights, self.e.residuals), self.observed(weights)
         far = np.full(len(value), np.inf)
         turned = far if self.inverse is None else np.linalg.norm(observed @ self.inverse, axis=1)
@@ -440,6 +474,19 @@ class Workings:
                 total[:, kind] += form if c == d else 2 * form
         return total
 
+    def _powers(self, weights: Array, active: list[int]) -> Array:
+        """ΣZ(V̂)³ and ΣZ(V̂)⁴ of functionals with these weights ``[A, n, k]``: ``[n, 2]``, or ``[n, 0]``."""
+        total = np.zeros((weights.shape[1], 2 if self.s.powers else 0))
+        if not self.s.powers:
+            return total
+        swings = {c: weights[c] @ self.frame.nodes.T for c in active}
+        for actions, sums in zip(self.s.tuples(self.e.paired), self._at_nodes, strict=True):
+            if {*actions} <= {*active}:
+                times = factorial(len(actions)) / prod(factorial(n) for n in Counter(actions).values())
+                product = np.prod([swings[c] for c in actions], axis=0)
+                total[:, len(actions) - 3] += times * (product @ sums)
+        return total
+
     def _largest(self, weights: Array, lengths: dict[int, Array], pair: tuple[int, int] | None, close: bool) -> Array:
         """Bounds on the contribution of one fresh state to V̂ and to the f_i ``[n, 2]``."""
         active, dense, largest = list(lengths), self.frame.dense_values, self._from_lengths(weights, lengths, pair)
@@ -517,7 +564,7 @@ def _blocks(rows: Array, length: int = BLOCK) -> list[Array]:
 
 def _joined(parts: list[Points]) -> Points:
     """Functionals at the points of all parts, in order."""
-    noise = Noise(*(np.concatenate(arrays) for arrays in zip(*(part.noise for part in parts), strict=True)))
+    noise = Noise(*map(np.concatenate, zip(*(part.noise for part in parts), strict=True)))
     rows = [(part.value, part.shift, part.turned, part.expected, part.mismatch, part.magnified) for part in parts]
     value, shift, turned, *others = map(np.concatenate, zip(*rows, strict=True))
     return Points(value, shift, turned, noise, *others)
@@ -685,10 +732,6 @@ class _Size(NamedTuple):
         together = value + 2 * (noise.cross @ self.centre + self.noise * turned) + operator
         return np.asarray(np.minimum(apart, np.maximum(together, 0.0)))
 
-    def largest(self, noise: Noise) -> Array:
-        """|Z(V)| at most ``[n]``."""
-        return np.asarray(noise.largest @ np.array([1.0, self.length]))
-
 
 def shares_of(surrogate: Surrogate) -> dict[str, float]:
     """How δ is split, by name: shares that add up to 1."""
@@ -793,23 +836,23 @@ def _at_points(
     vector, points, factor = work.error.noise.grown(more, more), work.at_points, work.frame.coarse.factor
     L, each = log_term(2 * (MIXED_EVENTS + 1), delta), log_term(8 * len(points.value), delta)
     noise = points.noise.grown(more)
-    slope = best_slope(_CAUTION * points.expected / more, noise.largest[:, 0], each)
+    slope = noise.slope(points.expected / more, noise.largest[:, 0], each)
     likely = vector.expected_trace[0], vector.expected_top[0], vector.longest[0]
     scale = best_scale(*likely, L, vector.size)
     beta = float(hoeffding_norm(vector.trace[1], vector.top[1], L))
     if observed:
         terms = vector.trace[0], vector.top[0], vector.longest[0]
-        moments, turned, stretch = noise.value, points.turned, 1.0
+        noisy, turned, stretch = noise, points.turned, 1.0
         offset = float(np.ptp(points.value + points.shift)) / 2
     else:  # as large as noise makes them; the residuals of the f_i have a mean square length of 1
-        terms, moments = likely, points.expected / more
+        terms, noisy = likely, noise._replace(value=points.expected / more)
         _, stretch = _forecast_sizes(likely[0], vector.top[1])
-        turned, offset = stretch * np.sqrt(noise.operator), _OBSERVED * float(np.sqrt(moments.max()))
+        turned, offset = stretch * np.sqrt(noise.operator), _OBSERVED * float(np.sqrt(noisy.value.max()))
     # What lies outside the columns is magnified alike for V̂ and for u, which is within h_u of a constant.
     vector_tail, tails = _outside(work, tail, work.error.magnified), _outside(work, tail, points.magnified)
     alpha = float(mixed_norm(*terms, L, vector.size, scale)) + vector_tail * work.radius[0]
     beta += vector_tail
-    first = sloped(moments, noise.largest[:, 0], each, slope) + alpha * turned + tails * work.radius[0]
+    first = noisy.radius(each, slope).max(axis=0) + alpha * turned + tails * work.radius[0]
     share = factor * float((np.sqrt(2 * each * noise.operator) + beta * turned + tails).max())
     if share >= _MOST_GROWTH:
         return None
@@ -882,12 +925,12 @@ def _radii(
         observed: False for a forecast.
     """
     noise = points.noise.grown(more)
-    slope = best_slope(_CAUTION * points.expected / more, noise.largest @ expected, L)
-    estimation = sloped(noise.value, noise.largest[:, 0], L, slope)
+    slope = noise.slope(points.expected / more, noise.largest @ expected, L)
+    estimation = noise.radius(L, slope)[: len(L)]
     if size is None:
         return estimation, np.full(estimation.shape, np.inf)
     turned = points.turned if observed else size.stretch * np.sqrt(noise.operator)  # as large as noise makes it
-    total = sloped(size.moment(noise), size.largest(noise), L, slope)
+    total = noise.radius(L, slope, size.length, size.moment(noise))[: len(L)]
     estimation = np.minimum(estimation, total)
     second = total - estimation + size.noise * turned
     if len(size.white):
@@ -972,4 +1015,6 @@ def _rounding(work: Workings, radius: float, growth: float, scale: float | None 
         scale = size * float(np.abs(work.resolvent).sum(axis=1).max())
     solved = unit * work.k**2 * work.condition * scale
     lifted = unit * work.k * 2**work.frame.dimension * work.spread
+    if s.powers:
+        lifted *= 1 + 2 * work.spread
     return float(solved + lifted * radius) if np.isfinite(radius) else float(solved)

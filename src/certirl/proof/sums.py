@@ -52,9 +52,11 @@ class Sums(Record):
         if self.paired != other.paired:
             raise ValueError("paired and unpaired data must be certified separately")
         names = [field.name for field in fields(self) if field.name != "paired"]
-        if any(getattr(self, name).shape != getattr(other, name).shape for name in names):
+        both = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        if any(np.shape(one) != np.shape(two) for one, two in both.values()):
             raise ValueError("sums add up only where the same was fixed before the data")
-        return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in names}, paired=self.paired)
+        sums: dict[str, Any] = {name: None if one is None else one + two for name, (one, two) in both.items()}
+        return type(self)(**sums, paired=self.paired)
 
     def determine(self, columns: Basis) -> bool:
         """Whether the states are enough, and spread enough, to tell the columns apart."""
@@ -83,6 +85,8 @@ class Evidence(Sums):
         residuals: Σ x Y_c ``[A, k]``.
         residual_moments: Σ χ Y_cY_d ``[P, *wide]``.
         cross_moments: Σ χ (Y_cE_d(f_i) + E_c(f_i)Y_d)/2 for i = 1, …, r ``[P, r, *wide]``.
+        powers: Σ χ Y_bY_cY_d and Σ χ Y_aY_bY_cY_d for the actions of `Surrogate.tuples`, χ the products of
+            four harmonics ``[H, *wider]``; None unless `Surrogate.powers`.
         operator_residuals: Σ E_c(π_d h_j) x ``[A, m, k]``.
         operator_moments: Σ χ Σ_i E_c(f_i)E_d(f_i) over i ≥ 1 ``[P, *wide]``; none for a pointwise surrogate.
         visits: Σ x O_cw, O_cw the residual of a tent ``[A, w, k]``.
@@ -96,6 +100,7 @@ class Evidence(Sums):
     residuals: Annotated[Array, Shape("A k")]
     residual_moments: Annotated[Array, Shape("P …")]
     cross_moments: Annotated[Array, Shape("P r …")]
+    powers: Annotated[Array | None, Shape("H …")]
     operator_residuals: Annotated[Array, Shape("A m k")]
     operator_moments: Annotated[Array, Shape("O …")]
     visits: Annotated[Array, Shape("A w k")]
@@ -212,12 +217,13 @@ class _EvidenceTotals(_Totals[Evidence]):
         fits = s.fits[:, None]  # of f_1, …, f_{m−1} and V̂ [A, m, k], or of V̂ alone
         lean = s.pointwise and self._kernel is None
         self._fits = fits if lean else np.concatenate([s.mix[1:] @ s.Z, fits], axis=1)
-        self._pairs = s.pairs(True)
+        self._pairs, self._tuples = s.pairs(True), s.tuples(True)
         self._residuals, self._cross = np.zeros((A, k)), np.zeros((A, m, k))
         self._moments = np.zeros((len(self._pairs), r + 2, *wide))  # those of V̂, of the f_i together, cross moments
+        self._powers = np.zeros((len(self._tuples), *s.frame.wider))
         self._visits, self._visit_moments = np.zeros((A, w, k)), np.zeros((A, w, *wide))
         self._reached = np.zeros((A, self.evaluation.reached))
-        rows = 1 + len(self._pairs) * (r + 2) + A * w
+        rows = 1 + len(self._pairs) * (r + 2) + A * w + len(self._powers)
         numbers = sum(wide) + 3 * A * m + rows * (1 if len(wide) == 1 else wide[-1])
         cached = int(np.clip(_WORKSPACE // numbers // 64 * 64, SHORTEST, LONGEST))
         self.length = cached if self._kernel is None else CHUNK  # the compiled kernel cuts blocks itself
@@ -227,29 +233,33 @@ class _EvidenceTotals(_Totals[Evidence]):
 
     def _add_fused(self, group: list[int], states: Array, next_states: Array) -> None:
         """Add to the sums of the compiled kernel, which takes one coordinate, one action and a reward of the family."""
-        (part,), places = self.frame.parts, self._places(group)
+        (part,), places = self.frame.parts, self._places(group, self._pairs)
         if tuple(group) not in self._fused:
             assert self.s.evaluation.alone is not None
             rows, count = self.s.evaluation.alone
             pairs = np.array([[group.index(c) for c in self._pairs[place]] for place in places])
-            counts = self.frame.wide[0], count
+            chosen = [[group.index(c) for c in self._tuples[place]] for place in self._places(group, self._tuples)]
+            tuples = np.array([(*each, -1)[:4] for each in chosen]).reshape(-1, 4)
+            counts = self.frame.wide[0], count, self.frame.wider[0]
             fits, crossed = self._fits[group], self.s.directions > 0
-            self._fused[tuple(group)] = _kernel().Residuals(counts, part.periodic, rows, fits, pairs, crossed)
+            self._fused[tuple(group)] = _kernel().Residuals(counts, part.periodic, rows, fits, pairs, crossed, tuples)
         points = part._to_reference(np.concatenate([states[None], next_states])[:, :, 0])
         self._fused[tuple(group)].add(points.clip(-1.0, 1.0, out=points))
 
-    def _places(self, group: list[int]) -> list[int]:
-        """The pairs of actions within a group, by their numbers."""
-        return [place for place, pair in enumerate(self._pairs) if set(pair) <= set(group)]
+    def _places(self, group: list[int], tuples: Sequence[tuple[int, ...]]) -> list[int]:
+        """The pairs or tuples of actions within a group, by their numbers."""
+        return [place for place, actions in enumerate(tuples) if set(actions) <= set(group)]
 
     def _collect(self) -> None:
         """Move what the compiled kernel has summed up to the sums of this object."""
         k = self.s.columns.size
         for key, fused in self._fused.items():
             group = list(key)
-            chi, products, values, reached, cross = fused.sums()
+            chi, products, values, reached, cross, powers = fused.sums()
             self._gram[group] += chi
-            self._moments[self._places(group)] += products
+            self._moments[self._places(group, self._pairs)] += products
+            if self._tuples:
+                self._powers[self._places(group, self._tuples)] += powers
             self._residuals[group] += values[:, :k]
             self._reached[group] += self.s.evaluation.totals_of(reached.T)
             self._cross[group] += cross
@@ -257,12 +267,14 @@ class _EvidenceTotals(_Totals[Evidence]):
 
     def _add_blocks(self, group: list[int], states: Array, next_states: Array) -> None:
         s, r, n, g = self.s, self.s.directions, len(states), len(group)
-        tables = self.frame.tables(states)
+        wide = self.frame.wide
+        wider = self.frame.tables(states, self.frame.wider if len(self._tuples) else wide)
+        tables = [table[:count] for table, count in zip(wider, wide, strict=True)]
         x = self.frame.of_tables(tables)
         ends = next_states.reshape(g * n, -1)
         values, pieces, h = self.evaluation(ends)
         residuals = values.reshape(-1, g, n).swapaxes(0, 1) - self._fits[group] @ x  # [g, m, n]
-        places = self._places(group)
+        places, tuples = self._places(group, self._pairs), self._places(group, self._tuples)
         weights = np.empty((1 + len(places) * (r + 2) + g * len(s.widths), n))
         weights[0] = 1.0
         products = weights[1 : 1 + len(places) * (r + 2)].reshape(len(places), r + 2, n)
@@ -283,7 +295,9 @@ class _EvidenceTotals(_Totals[Evidence]):
         self._residuals[group] += residuals[:, -1] @ x.T
         self._cross[group] += pieces.reshape(-1, g, n).swapaxes(0, 1) @ x.T
         self._reached[group] += self.evaluation.totals(next_states, h)
-        wide = self.frame.wide
+        if tuples:
+            of_value = [residuals[[group.index(c) for c in self._tuples[place]], -1].prod(axis=0) for place in tuples]
+            self._powers[tuples] += self.frame.sums(wider, np.stack(of_value))
         self._moments[places] += sums[1 : 1 + len(places) * (r + 2)].reshape(len(places), r + 2, *wide)
         self._visit_moments[group] += sums[1 + len(places) * (r + 2) :].reshape(g, -1, *wide)
 
@@ -292,7 +306,7 @@ class _EvidenceTotals(_Totals[Evidence]):
         self._collect()
         s, paired = self.s, self._paired
         moments = self._moments[[self._pairs.index(pair) for pair in s.pairs(paired)]]
-        different = [c != d for c, d in s.pairs(paired)]
+        different, kept = [c != d for c, d in s.pairs(paired)], s.tuples(paired)
         moments[different, 2:] /= 2
         return Evidence(
             counts=self._counts,
@@ -300,6 +314,7 @@ class _EvidenceTotals(_Totals[Evidence]):
             residuals=self._residuals,
             residual_moments=moments[:, 0],
             cross_moments=moments[:, 2:],
+            powers=self._powers[[self._tuples.index(actions) for actions in kept]] if s.powers else None,
             operator_residuals=self._cross - s.Z @ s.frame.lifted(self._gram),
             operator_moments=moments[: 0 if s.pointwise else None, 1],
             visits=self._visits,

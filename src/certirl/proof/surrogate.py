@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations_with_replacement
 from typing import Annotated
 
 import numpy as np
@@ -50,6 +51,7 @@ class Surrogate(Record):
         places: the states where V̂ is highest and lowest on a grid ``[2, d]``.
         drop: π_d h_j at the first of them less at the second ``[m]``.
         dropped: the difference of V̂ there.
+        powers: whether third and fourth powers of the residuals of V̂ are summed, too.
         unit: a power of two; R and V̂ are those of the user divided by it.
         design: Σ χ that is expected of the fresh data ``[A, *wide]``, where their rows may depend on each other: it
             gives the weights of all bounds. None where rows are independent and the fresh states give them.
@@ -78,6 +80,7 @@ class Surrogate(Record):
     places: Annotated[Array, Shape("2 columns.dimension")]
     drop: Annotated[Array, Shape("m")]
     dropped: float
+    powers: bool = False
     unit: float = 1.0
     design: Annotated[Array | None, Shape("A …")] = None
     component: int = 0
@@ -107,6 +110,10 @@ class Surrogate(Record):
     def pairs(self, paired: bool) -> list[tuple[int, int]]:
         """The pairs of actions c ≤ d whose residuals are multiplied: with itself, or with one that the expert uses."""
         return pairs_of(self.n_actions, self.used, paired)
+
+    def tuples(self, paired: bool) -> list[tuple[int, ...]]:
+        """The threes and fours of actions whose residuals of V̂ are multiplied; none unless `powers`."""
+        return tuples_of(self.n_actions, self.used, paired) if self.powers else []
 
     @property
     def compared(self) -> list[tuple[int, int]]:
@@ -154,6 +161,12 @@ def pairs_of(n_actions: int, used: tuple[int, ...], paired: bool) -> list[tuple[
     """The pairs of actions c ≤ d whose residuals are multiplied; c = d unless states are tried with all actions."""
     every = [(c, d) for c in range(n_actions) for d in range(c, n_actions)]
     return [(c, d) for c, d in every if c == d or (paired and (c in used or d in used))]
+
+
+def tuples_of(n_actions: int, used: tuple[int, ...], paired: bool) -> list[tuple[int, ...]]:
+    """Threes, then fours, of actions in order: of one unless paired, else of used ones and at most one other."""
+    every = [chosen for order in (3, 4) for chosen in combinations_with_replacement(range(n_actions), order)]
+    return [chosen for chosen in every if len({*chosen} - {*used}) <= 1 and (paired or len({*chosen}) == 1)]
 
 
 def mesh_of(columns: Basis, compared: int) -> Mesh:

@@ -22,7 +22,7 @@ from certirl.proof.bands import bands, shares_of, workings
 from certirl.proof.case import Case
 from certirl.proof.misfit import check_fit
 from certirl.proof.sums import Evidence, gather
-from certirl.proof.surrogate import Surrogate, in_family, mesh_of, pairs_of
+from certirl.proof.surrogate import Surrogate, in_family, mesh_of, pairs_of, tuples_of
 
 _GRID = 2001  # states at which the highest and the lowest value are looked for
 FORECAST = 65_536  # training transitions per action that a forecast walks through again, about
@@ -35,6 +35,7 @@ _DOUBT = 0.5  # standard deviations by which margins may be smaller than forecas
 _MOST_LOG, _ROUNDS = 40.0, 50  # the largest L, and steps of the bisection
 MOST_MEASURED = 600  # functions f_i up to which second moments of their residuals are gathered at all
 _DOUBLINGS = 6  # attempts to tell which bound on the error of V̂ is smaller
+MOST_POWERS = 20_000  # sums up to which third and fourth powers of the residuals of V̂ are summed
 MOST_CROSSED = 2_000  # sums per pair of actions up to which residuals of V̂ and of each f_i are multiplied
 
 
@@ -274,11 +275,12 @@ def _directions(surrogate: Surrogate, evidence: Evidence, residuals: Array, poin
 
 
 def measured_moments(surrogate: Surrogate, pointwise: bool | None = None) -> dict[str, Any]:
-    """Which second moments of the f_i are gathered with V̂'s: none if there are too many f_i, or if none are needed."""
+    """Which moments are gathered: second ones of the f_i unless there are too many f_i, and higher ones of V̂ if few."""
     noise, none = surrogate.noise, len(surrogate.mix) > MOST_MEASURED if pointwise is None else pointwise
     crossed = not none and is_crossed(surrogate)
     kinds = np.zeros((len(noise), 1 if none else 2, *noise.shape[2:]))
-    return {"noise": kinds, "directions": len(surrogate.mix) - 1 if crossed else 0}
+    powers = len(tuples_of(surrogate.n_actions, surrogate.used, True)) * prod(surrogate.frame.wider) <= MOST_POWERS
+    return {"noise": kinds, "directions": len(surrogate.mix) - 1 if crossed else 0, "powers": powers}
 
 
 def is_crossed(surrogate: Surrogate) -> bool:
