@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from certirl.ground.records import Record
 from certirl.ground.status import Finding, Reason
 
 OBJECTIVES = ("least-variance", "l1", "max-margin")
+BETWEEN = "least-variance and l1"  # a reward between the two
 MOST_POINTS = 1_000_000  # of a cover
 NEGLIGIBLE = 1e-9  # share of the largest margins below which a component gets no reward
 SAME_DIGITS = 1e-12  # of the operators: a smaller difference of two actions is rounding
@@ -319,33 +320,62 @@ class _Task:
         if rows.lowest(rows.products(x) + answer.slack).sum(axis=0).min() < 1.0 - 10 * tolerance:
             return self.recovery(Reason.SOLVER.finding(), rounds)
         sizes = [float(np.abs(x_j @ matrices).max()) for x_j, matrices in zip(answer.x, self.matrices, strict=True)]
-        coefficients, exact = [], []
+        coefficients = []
         for criterion, x_j, size in zip(self.criteria, answer.x, sizes, strict=True):
             # A component that hardly counts gets no reward.
             padded = np.concatenate([np.zeros(self.first), x_j]) * (size > NEGLIGIBLE * max(sizes))
             coefficients.append(criterion.reward_of(padded) if self.in_values else padded)
-            exact.append([minimum(criterion.columns, curve) for curve in criterion.margins(coefficients[-1])])
-        minima = np.sum([[value for _, value in pairs] for pairs in exact], axis=0)
-        margin = float(minima.min())
-        if cover is None and margin < 0.5:  # the rows hold but the continuum does not: oracle and solver disagree
+        judged = self.judged(coefficients, cover)
+        if cover is None and judged.margin < 0.5:  # the rows hold, the continuum does not: oracle and solver disagree
             return self.recovery(Reason.SOLVER.finding(), rounds)
-        # Margins scale with the reward: to 1, or for the best margin to ‖α‖₁ = 1, since min ‖α‖₁ at margin 1 is 1/β.
-        norm = sum(float(np.abs(alpha).sum()) for alpha in coefficients)
-        unit = norm if self.objective == "max-margin" else margin if cover is None else 1.0
-        rewards = tuple(Reward(c.basis, alpha / unit) for c, alpha in zip(self.criteria, coefficients, strict=True))
-        worst = first_of_least(minima)
         return self.recovery(
-            (Reason.SOLVED if margin > 0 else Reason.SOFT if soft else Reason.COVER).finding(),
+            (Reason.SOLVED if judged.margin > 0 else Reason.SOFT if soft else Reason.COVER).finding(),
             rounds,
             weights=answer.weights,
             slack=answer.slack,
-            reward=joined(self.components, rewards),
-            values=tuple(c.value_of(reward.coefficients) for c, reward in zip(self.criteria, rewards, strict=True)),
-            margin=margin / unit,
-            worst_state=np.nansum([self._whole(j, pairs[worst][0][None])[0] for j, pairs in enumerate(exact)], axis=0),
-            worst_action=self.alternatives[worst],
             cover=cover,
+            **judged.fields,
         )
+
+    def judged(self, coefficients: Sequence[Array], cover: float | None = None) -> _Judged:
+        """The exact margin of rewards α_j of all components, and the rewards scaled to a margin of 1.
+
+        For the best margin to ‖α‖₁ = 1, since min ‖α‖₁ at margin 1 is 1/β; with a cover they stay as they are.
+        """
+        each = zip(self.criteria, coefficients, strict=True)
+        exact = [[minimum(criterion.columns, curve) for curve in criterion.margins(alpha)] for criterion, alpha in each]
+        minima = np.sum([[value for _, value in pairs] for pairs in exact], axis=0)
+        margin, worst = float(minima.min()), first_of_least(minima)
+        norm = sum(float(np.abs(alpha).sum()) for alpha in coefficients)
+        unit = norm if self.objective == "max-margin" else margin if cover is None else 1.0
+        rewards = [Reward(c.basis, alpha / unit) for c, alpha in zip(self.criteria, coefficients, strict=True)]
+        place = np.nansum([self._whole(j, pairs[worst][0][None])[0] for j, pairs in enumerate(exact)], axis=0)
+        fields = {
+            "reward": joined(self.components, rewards),
+            "values": tuple(c.value_of(reward.coefficients) for c, reward in zip(self.criteria, rewards, strict=True)),
+            "margin": margin / unit,
+            "worst_state": place,
+            "worst_action": self.alternatives[worst],
+        }
+        return _Judged(margin, fields)
+
+
+class _Judged(NamedTuple):
+    """The margin of a reward as it was found, and the fields of a recovery once it is scaled."""
+
+    margin: float
+    fields: dict[str, Any]
+
+
+def between(criteria: Sequence[Bellman], first: Recovery, second: Recovery, share: float) -> Recovery:
+    """The reward that lies this share of the way from one solution of the program to another.
+
+    Margins are concave in the reward, so that it is a solution, too; it may be easier to prove than either.
+    """
+    task = _Task(list(criteria), first.components, BETWEEN)
+    pairs = zip(criteria, first.values, second.values, strict=True)
+    coefficients = [c.reward_of((1 - share) * value + share * other) for c, value, other in pairs]
+    return replace(first, objective=BETWEEN, **task.judged(coefficients).fields)
 
 
 def joined(components: Sequence[Component], functions: Sequence[Reward]) -> Reward:

@@ -1,9 +1,9 @@
 """The search for a proof: learn from training data, forecast, prove or refute from fresh data, draw more.
 
 Every transition belongs to one of two pools, permanently. Rewards are found on the training pool, proofs rest on the
-fresh pool alone, so each attempt is valid by itself. The statement of attempt i is false with probability at most
-δ/2^i, that of the last with at most what remains of δ: together at most δ, whenever the search stops. An attempt is
-made only when the training pool forecasts success, which costs none of δ: the first usually succeeds. A log is divided
+fresh pool alone, so each attempt is valid by itself. Each spends three quarters of what is left of δ, the last all of
+it: the statements are false with probability at most δ together, whenever the search stops. An attempt is made only
+when the training pool forecasts success, which costs none of δ: the first usually succeeds. A log is divided
 into the two pools once, for one attempt.
 """
 
@@ -36,6 +36,7 @@ TRAINING_SHARE = 0.3
 CERTAIN = 0.25  # of the tail: drawing stops if even this leaves no margin; rewards from more data can be better
 FIRST = 4_000  # transitions per action in the first round of draws
 LEAST, MOST = 1.15, 2.5  # factors by which n may grow from round to round: forecasts from little data are rough
+SPENT = 0.75  # the share of what is left of δ that an attempt spends
 AFTER_FAILURE = 1.6  # the least growth after an attempt that failed
 CONFIDENT = 0.10  # the share of the margin that a forecast must leave for an attempt: fresh data vary both ways
 AIM = 0.15  # the share that the next round is sized to leave
@@ -216,10 +217,11 @@ def search(
         if learner.is_alike:
             return Outcome(None, None, None, training.size + fresh.size)
         samples = max(fresh.expected, n - training.size)
-        allowed = delta / 2**attempts if is_last else delta / 2 ** (attempts + 1)
+        left = delta * (1 - SPENT) ** attempts
+        allowed = left if is_last else SPENT * left
         options = _options(learner, candidates, training, samples, allowed, regret, fresh.single_share)
         if options and not is_last and all(option.is_never_bounded(samples, allowed) for option in options):
-            is_last, allowed = True, delta / 2**attempts  # the certificate says that more data will not help
+            is_last, allowed = True, left  # the certificate says that more data will not help
         shares = [option.share(samples, allowed) for option in options]
         proof, best = None, int(np.argmax(shares)) if options else None
         candidate = candidates[0] if candidates else None
@@ -240,7 +242,7 @@ def search(
             return Outcome(candidate, certificate, refutation, training.size + fresh.size, tuple(rounds))
         needed = int(MOST * n)
         if best is not None:
-            needed = _needed(options[best], n, budget, allowed / 2)
+            needed = _needed(options[best], n, budget, SPENT * delta * (1 - SPENT) ** attempts)
         least = AFTER_FAILURE if attempts > failed else LEAST
         failed, n = attempts, min(int(np.clip(needed, least * n, MOST * n)) + 1, budget)
 
@@ -301,8 +303,9 @@ def _needed(option: _Option, n: int, most: int, delta: float) -> int:
 
 def _other_attempts(delta: float, attempt: int, *, is_last: bool) -> dict[str, float]:
     """The parts of δ of earlier attempts and of those that may never be made."""
-    earlier = {f"attempt {i}": delta / 2**i for i in range(1, attempt)}
-    return earlier if is_last else earlier | {"later attempts": delta / 2**attempt}
+    left = [delta * (1 - SPENT) ** i for i in range(attempt + 1)]
+    earlier = {f"attempt {i}": SPENT * left[i - 1] for i in range(1, attempt)}
+    return earlier if is_last else earlier | {"later attempts": left[attempt]}
 
 
 def _round(samples: int, share: float | None, proof: Certificate | Refutation | None, delta: float) -> Round:

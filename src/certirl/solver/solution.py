@@ -23,7 +23,7 @@ from certirl.fit.bellman import FORMS, Bellman, Operators, alternatives_of
 from certirl.fit.effects import error_in_words
 from certirl.fit.ends import Reached
 from certirl.fit.features import FeaturePath
-from certirl.fit.recover import OBJECTIVES, Recovery, alike, joined
+from certirl.fit.recover import BETWEEN, OBJECTIVES, Recovery, alike, joined
 from certirl.fit.witness import Witness, place_of
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
@@ -282,7 +282,7 @@ class Diagnostics(Record):
     choice: str
     counts: tuple[int, ...]
     action_names: tuple[str, ...] = ()
-    objective: Annotated[str, Words("", *OBJECTIVES)] = ""
+    objective: Annotated[str, Words("", *OBJECTIVES, BETWEEN)] = ""
     form: Annotated[str, Words("", *FORMS, "exact")] = ""
     rounds: int = 0
     rows: int = 0

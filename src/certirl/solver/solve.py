@@ -18,7 +18,7 @@ from certirl.data.source import Pool, check_enough
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
 from certirl.fit.choose import Choice, as_asked, as_measured, cheapest, choose, places, widened
-from certirl.fit.recover import OBJECTIVES, Recovery, alike, recover
+from certirl.fit.recover import OBJECTIVES, Recovery, alike, between, recover
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
@@ -31,6 +31,7 @@ from certirl.solver.solution import Asked, Solution, build
 from certirl.solver.value_form import ValueForm, explain, proof_columns, with_proof
 
 TRIED = ("least-variance", "l1")  # objectives of a proof, if none is asked for: the forecast decides between them
+SHARES = (0.2, 0.4, 0.6, 0.8)  # of the way from one to the other, where rewards are tried as well
 PILOT = 4_000  # transitions per action that choose basis and columns before a proof is searched for
 
 
@@ -316,6 +317,9 @@ class ProgramForm(Learner):
                 candidates = []
                 break
             candidates.append(self.recovery)
+        if len(candidates) > 1:
+            first, second = candidates
+            candidates += [between(self.fitted.criteria, first, second, share) for share in SHARES]
         self.classes = self._choice.bases if self.recovery.status == "infeasible" else ()
         return candidates
 
