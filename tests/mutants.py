@@ -63,7 +63,7 @@ ROUNDED = [
 ]  # what prints call
 LEFT = {"proof/cost.py", "proof/training.py"}
 FREE = {
-    *("_interior_point", "_System", "_descend", "_newton", "_best_length"),  # iterations
+    *("_descend", "_newton", "_best_length"),  # iterations
     *(
         "_expected",
         "_forecast_sizes",

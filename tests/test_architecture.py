@@ -77,7 +77,19 @@ def run(code: str, *arguments: str) -> str:
 
 
 def test_importing_is_light():
-    heavy = ("scipy", "highspy", "matplotlib", "torch", "pandas", "dask", "pyarrow", "numba", "gymnasium", "sklearn")
+    heavy = (
+        "scipy",
+        "highspy",
+        "clarabel",
+        "matplotlib",
+        "torch",
+        "pandas",
+        "dask",
+        "pyarrow",
+        "numba",
+        "gymnasium",
+        "sklearn",
+    )
     loaded = run(f"import certirl, sys; print([m for m in {heavy!r} if m in sys.modules])")
     assert loaded.strip() == "[]"
 

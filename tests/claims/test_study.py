@@ -99,7 +99,7 @@ def test_numbers_are_written_with_seed_versions_and_command(tmp_path):
     assert record["command"] == "certirl reproduce one"
     assert record["arguments"] == {"count": 3, "seed": 5}
     assert record["result"] == {"most": 4.0, "array": [0, 1]}
-    assert {"python", "certirl", "numpy", "scipy", "highspy"} <= set(record["versions"])
+    assert {"python", "certirl", "numpy", "scipy", "highspy", "clarabel"} <= set(record["versions"])
     with (tmp_path / "one.csv").open() as stream:
         assert [row["value"] for row in csv.DictReader(stream)] == ["25", "36", "49"]
     assert memory.exists() and not list(tmp_path.glob("*.tmp"))

@@ -2,12 +2,14 @@
 
 from types import SimpleNamespace
 
+import clarabel
 import highspy
 import numpy as np
 import pytest
 import scipy.optimize
 
 import certirl
+from certirl.fit import program
 from certirl.fit.program import non_negative
 from certirl.ground.status import Reason
 
@@ -55,6 +57,18 @@ def lying_highs(monkeypatch, lie, status=None):
     monkeypatch.setattr(highspy, "Highs", Liar)
 
 
+def lying_clarabel(monkeypatch, lie):
+    class Liar:
+        def __init__(self, *given):
+            self.honest = clarabel_solver(*given)
+
+        def solve(self):
+            return SimpleNamespace(z=lie(np.array(self.honest.solve().z)))
+
+    clarabel_solver = clarabel.DefaultSolver
+    monkeypatch.setattr(clarabel, "DefaultSolver", Liar)
+
+
 def is_right_or_failed(found, criterion):
     """Whether a reward has the margin it claims, or none is claimed and the reason is the solver."""
     if found.status == "solved":
@@ -70,6 +84,17 @@ def test_lies_about_least_squares_are_noticed(monkeypatch, criterion, lie):
     assert non_negative(np.eye(3), np.array([1.0, 2.0, 3.0])) is None
     found = certirl.recover(criterion)
     assert found.finding == Reason.SOLVER.finding() and found.reward is None
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_lies_about_sums_over_components_are_noticed(monkeypatch, lie):
+    lying_clarabel(monkeypatch, LIES[lie])
+    rows = program.Rows(np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 1]), np.array([0, 0, 0]))
+    status, x, _ = program.least_norm_of_sums(rows)
+    if status == "optimal":  # a lie that says which rows are active still tells x
+        np.testing.assert_allclose(x[:, 0], [0.2, 0.4], rtol=1e-6)
+    else:
+        assert status == "failed" and x is None
 
 
 @pytest.mark.parametrize("lie", LIES)

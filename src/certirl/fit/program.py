@@ -21,9 +21,7 @@ from certirl.ground.records import Record
 
 # Rows are scaled to length about 1 before solving; a positive combination shorter than this is called zero.
 VANISHING = 1e-9
-STEPS = 80  # of the interior-point method; it takes about fifteen
-GAP = 1e-10  # at which it stops, for solutions of length about 1
-REGULARISATION = 1e-13  # added to the diagonal: an alternative that is nowhere active leaves its m_ja undetermined
+GAP = 1e-11  # at which the program over components stops, for solutions of length about 1
 CLOSEST = 1e-6  # slopes at the answer of a least-squares problem, relative to the lengths of column and goal
 ACCURATE = 1e-7  # the duality gap that is called optimal, relative to the objective
 
@@ -184,7 +182,7 @@ class LeastVariance:
 
     With C = LLᵀ and u = Lᵀw this asks for the shortest u with A u ≥ 1. For one component its dual is a non-negative
     least-squares problem (Lawson and Hanson, chapter 23), whose active-set solver ends in finitely many steps with
-    exact weights; several components are solved by an interior-point method.
+    exact weights; several components are solved by Clarabel.
 
     Args:
         spreads: C_j ``[k_j, k_j]``; directions without noise count as having a little.
@@ -340,7 +338,10 @@ def least_norm_of_sums(rows: Rows, guess: float | None = None) -> tuple[str, Arr
     scale = guess or float(np.sqrt(rows.components)) / (float(np.linalg.norm(rows.values, axis=1).max()) or 1.0)
     first, nothing = scale, np.zeros(len(rows.values))
     for _ in range(6):
-        weights = _balanced(rows, _interior_point(Rows(rows.values * scale, rows.component, rows.alternative)))
+        solved = _soft_sums(rows, scale)
+        if solved is None:
+            break
+        weights = _balanced(rows, solved)
         x = rows.combined(weights)  # at the solution x is a multiple of this
         hull, margin = float(np.linalg.norm(x)), float(rows.lowest(rows.products(x)).sum(axis=0).min())
         if hull * first < VANISHING:
@@ -352,133 +353,36 @@ def least_norm_of_sums(rows: Rows, guess: float | None = None) -> tuple[str, Arr
     return "failed", None, nothing
 
 
+def _soft_sums(rows: Rows, scale: float) -> Array | None:
+    """Weights of the rows ``[m]`` of min ½Σ‖x_j‖² + ½t² s.t. x_j·g_r·scale ≥ m_ja and Σ_j m_ja + t ≥ 1, by Clarabel.
+
+    None if it gave up. x_j is the combination of the rows with these weights.
+    """
+    import clarabel
+    from scipy import sparse
+
+    (m, k), J, B = rows.values.shape, rows.components, rows.alternatives
+    t = J * (k + B)  # the unknowns: x, the margins m_ja, t
+    margins = J * k + np.arange(J * B).reshape(J, B)
+    entries = np.hstack([-scale * rows.values, np.ones((m, 1))])
+    places = np.hstack([rows.component[:, None] * k + np.arange(k), margins[rows.component, rows.alternative, None]])
+    each = sparse.csc_matrix((entries.ravel(), (np.repeat(np.arange(m), k + 1), places.ravel())), shape=(m, t + 1))
+    sums = sparse.csc_matrix((-np.ones(J * B), (np.tile(np.arange(B), J), margins.ravel())), shape=(B, t))
+    system = sparse.vstack([each, sparse.hstack([sums, -np.ones((B, 1))])], format="csc")
+    prices = sparse.diags(np.concatenate([np.ones(J * k), np.zeros(J * B), [1.0]]), format="csc")
+    settings = clarabel.DefaultSettings()
+    options = {"verbose": False, "presolve_enable": False, "equilibrate_enable": False, "direct_solve_method": "qdldl"}
+    for option, value in (options | dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), GAP)).items():
+        setattr(settings, option, value)
+    bounds, cones = np.concatenate([np.zeros(m), -np.ones(B)]), [clarabel.NonnegativeConeT(m + B)]
+    answer = clarabel.DefaultSolver(prices, np.zeros(t + 1), system, bounds, cones, settings).solve()
+    weights = numbers_of(answer.z, m + B)
+    return None if weights is None or not (weights[:m] > 0).any() else np.maximum(weights[:m], 0.0)
+
+
 def _balanced(rows: Rows, weights: Array) -> Array:
     """Weights that add up to the same ν_a in every component, to rounding, and to 1 over the alternative actions."""
     sums = np.zeros((rows.components, rows.alternatives))
     np.add.at(sums, (rows.component, rows.alternative), weights)
     shares = sums.mean(axis=0) / sums.mean(axis=0).sum()
     return weights * (shares / np.maximum(sums, 1e-300))[rows.component, rows.alternative]
-
-
-def _interior_point(rows: Rows) -> Array:
-    """min ½Σ‖x_j‖² + ½t² s.t. x_j·g_r ≥ m_ja and Σ_j m_ja + t ≥ 1, by Mehrotra's predictor and corrector.
-
-    Returns the weights of the rows ``[m]``; x_j is their combination.
-    """
-    wide, real, place = _padded(rows)
-    J, M, q = wide.shape
-    B, k = rows.alternatives, q - rows.alternatives
-    unknowns, t = np.zeros((J, q)), 3.0
-    unknowns[:, k:] = -1 / J
-    slack, sums = np.full((J, M), 1 / J), np.ones(B)
-    per_pair = np.einsum("jmb,jm->jb", -wide[:, :, k:], real)
-    dual = real * np.einsum("jmb,jb->jm", -wide[:, :, k:], 3.0 / B / per_pair)
-    nu, hessian = np.full(B, 3.0 / B), np.append(np.ones(k), np.zeros(B))
-    slack[~real], dual[~real] = 1.0, 0.0
-    best, count = (np.inf, dual), int(real.sum()) + B
-    for _ in range(STEPS):
-        stationary = hessian * unknowns - np.einsum("jm,jmq->jq", dual, wide)
-        stationary[:, k:] -= nu
-        primal = np.where(real, np.einsum("jmq,jq->jm", wide, unknowns) - slack, 0.0)
-        residual = _Residual(stationary, primal, t - nu.sum(), unknowns[:, k:].sum(axis=0) + t - 1 - sums)
-        gap = float((slack * dual).sum() + sums @ nu)
-        error = max(gap, residual.size)
-        if error < best[0]:
-            best = (error, dual)
-        if error < GAP or gap < 1e-3 * GAP or error > 10 * best[0]:  # solved, or rounding has taken over
-            break
-        system = _System(wide, real, hessian, slack, dual, sums, nu)
-        ahead = system.step(residual, slack * dual, sums * nu)
-        reach = _step_length((slack, dual, sums, nu), ahead[2:])
-        after = [value + reach * change for value, change in zip((slack, dual, sums, nu), ahead[2:], strict=True)]
-        centre = (float((after[0] * after[1]).sum() + after[2] @ after[3]) / gap) ** 3 * gap / count
-        aim = np.where(real, slack * dual + ahead[2] * ahead[3] - centre, 0.0)
-        step = system.step(residual, aim, sums * nu + ahead[4] * ahead[5] - centre)
-        reach = 0.995 * _step_length((slack, dual, sums, nu), step[2:])
-        unknowns, t, slack, dual, sums, nu = (
-            value + reach * change for value, change in zip((unknowns, t, slack, dual, sums, nu), step, strict=True)
-        )
-    return best[1][rows.component, place]
-
-
-def _padded(rows: Rows) -> tuple[Array, NDArray[np.bool_], NDArray[np.intp]]:
-    """The rows in the unknowns (x_j, m_j), equally many of each component ``[J, M, k + A − 1]``; which are real.
-
-    Third, the place of each row among those of its component ``[m]``.
-    """
-    order = np.argsort(rows.component, kind="stable")
-    starts = np.searchsorted(rows.component[order], np.arange(rows.components))
-    place = np.empty(len(order), dtype=np.intp)
-    place[order] = np.arange(len(order)) - starts[rows.component[order]]
-    shape = (rows.components, int(place.max()) + 1)
-    wide, real = np.zeros((*shape, rows.values.shape[1] + rows.alternatives)), np.zeros(shape, dtype=bool)
-    wide[rows.component, place] = np.hstack([rows.values, -np.eye(rows.alternatives)[rows.alternative]])
-    real[rows.component, place] = True
-    return wide, real, place
-
-
-def _step_length(values: tuple[Array, ...], changes: tuple[Array, ...]) -> float:
-    """The longest step, at most 1 after shortening, that leaves all of them positive."""
-    longest = 1 / 0.995
-    for value, change in zip(values, changes, strict=True):
-        falling = change < 0
-        longest = min(longest, float((value[falling] / -change[falling]).min(initial=longest)))
-    return longest
-
-
-@dataclass(frozen=True, eq=False)
-class _Residual:
-    """By how much the conditions of optimality are missed: slopes in (x, m), rows, the slope in t, sums."""
-
-    stationary: Array
-    primal: Array
-    slope: float
-    sums: Array
-
-    @property
-    def size(self) -> float:
-        return max(float(np.abs(part).max()) for part in (self.stationary, self.primal, self.sums, self.slope))
-
-
-class _System:
-    """The Newton equations: a small system for each component, and one that joins them for the sums.
-
-    Slopes and weights are both kept as unknowns: eliminating either would lose the digits that the last steps need.
-    """
-
-    def __init__(
-        self,
-        wide: Array,
-        real: NDArray[np.bool_],
-        hessian: Array,
-        slack: Array,
-        dual: Array,
-        sums: Array,
-        nu: Array,
-    ) -> None:
-        (J, M, q), B = wide.shape, len(nu)
-        self.real, self.slack, self.sums, self.nu, self.q, self.k = real, slack, sums, nu, q, q - B
-        self.dual = np.where(real, dual, 1.0)
-        self.matrix = np.zeros((J, q + M, q + M))
-        self.matrix[:, :q, :q] = np.diag(hessian + REGULARISATION)
-        self.matrix[:, :q, q:] = -wide.transpose(0, 2, 1)
-        self.matrix[:, q:, :q] = wide
-        places = np.arange(q, q + M)
-        self.matrix[:, places, places] = slack / self.dual
-        self.wide = wide
-
-    def step(self, residual: _Residual, aim: Array, aim_sums: Array) -> tuple[Any, ...]:
-        """The changes of (x, m), t, slacks, weights, the sums' slacks and ν that bring products to products − aim."""
-        q, k, B = self.q, self.k, len(self.nu)
-        right = np.zeros((*self.matrix.shape[:2], 1 + B))
-        right[:, :q, 0] = -residual.stationary
-        right[:, q:, 0] = -aim / self.dual - residual.primal
-        right[:, k:q, 1:] = np.eye(B)
-        partial = np.linalg.solve(self.matrix, right)
-        margins = partial[:, k:q].sum(axis=0)
-        joint = np.diag(self.sums / self.nu) + margins[:, 1:] + 1.0
-        nu = np.linalg.solve(joint, -aim_sums / self.nu - residual.sums - margins[:, 0] + residual.slope)
-        both = partial[:, :, 0] + partial[:, :, 1:] @ nu
-        unknowns, dual, t = both[:, :q], np.where(self.real, both[:, q:], 0.0), float(nu.sum() - residual.slope)
-        slack = np.where(self.real, np.einsum("jmq,jq->jm", self.wide, unknowns) + residual.primal, 0.0)
-        return unknowns, t, slack, dual, unknowns[:, k:].sum(axis=0) + t + residual.sums, nu

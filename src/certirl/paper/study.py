@@ -27,7 +27,7 @@ from certirl.ground.doors import as_count
 from certirl.ground.work import Report, check_workers, on, place, watched
 from certirl.paper.processes import processes
 
-VERSIONED = ("certirl", "numpy", "scipy", "highspy")
+VERSIONED = ("certirl", "numpy", "scipy", "highspy", "clarabel")
 
 
 @dataclass(frozen=True, eq=False)

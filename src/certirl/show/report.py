@@ -448,7 +448,7 @@ def _diagnostics(solution: Solution) -> str:
 
 
 def _reproduce(record: Solution | Certificate | Refutation | CellCertificate, file: Any) -> str:
-    versions = [f"{name} {_version(name)}" for name in ("certirl", "numpy", "scipy", "highspy")]
+    versions = [f"{name} {_version(name)}" for name in ("certirl", "numpy", "scipy", "highspy", "clarabel")]
     report = ", ".join([*versions, f"Python {platform.python_version()}"])
     settings = {} if isinstance(record, CellCertificate) else _settings(record)
     settings |= {"this report was written with": report}
