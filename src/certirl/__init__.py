@@ -5,9 +5,6 @@
 The steps behind it are public: `sample` → `measure` → `estimate` → `bellman` → `recover` → `certify`.
 """
 
-from certirl.ground import interrupts as _interrupts  # noqa: F401  # first: from here on Ctrl-C is one line
-
-# isort: split
 import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any

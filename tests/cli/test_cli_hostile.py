@@ -17,10 +17,9 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.cli import main
+from certirl.cli import interrupts, main
 from certirl.ground import archive, doors
-from certirl.ground import interrupts as _interrupts
-from certirl.ground.work import fold, on
+from certirl.ground.work import deferred_interrupts, fold, on
 
 mpl.use("Agg")
 
@@ -574,7 +573,7 @@ ALARM = """
 import os, signal, sys, threading, time
 
 def ring():
-    while not {"certirl.ground.interrupts", "numpy"} & set(sys.modules):
+    while not {"certirl.cli.interrupts", "numpy"} & set(sys.modules):
         time.sleep(0.001)
     time.sleep(float(os.environ["RING_AFTER"]))
     os.kill(os.getpid(), signal.SIGINT)
@@ -609,18 +608,18 @@ def test_ctrl_c_is_one_line_from_the_first_import_on(tmp_path):
 def test_an_interrupt_that_a_library_turns_into_its_own_error_is_one_line(folder, monkeypatch, capsys):
     def misled(*_):
         with contextlib.suppress(KeyboardInterrupt):
-            _interrupts.during_work()
+            interrupts.during_work()
         raise ImportError("numpy._core.multiarray failed to import")
 
     monkeypatch.setattr("certirl.cli.inputs.solved", misled)
-    monkeypatch.setattr(_interrupts, "_interrupted", False)
+    monkeypatch.setattr(interrupts, "_interrupted", False)
     assert main([*SOLVE, "--plot", ""]) == 130
     assert capsys.readouterr().err == "certirl: interrupted\n"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no signals to send")
 def test_processes_never_see_the_interrupt_of_their_parent():
-    with _interrupts.Deferred():
+    with deferred_interrupts():
         code = "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('not seen')"
         assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"not seen\n"
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())

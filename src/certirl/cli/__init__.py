@@ -1,34 +1,43 @@
-"""The command line: one verb after another in `VERBS`, each with its examples, options and exit codes."""
+"""The command line: one verb after another in `verbs`, each with its examples, options and exit codes."""
 
 from __future__ import annotations
 
+from certirl.cli import interrupts  # first: from here on Ctrl-C is one line
+
+# isort: split
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import cache
 
 from certirl import __version__
-from certirl.cli import completion, files, paper, solving, tour
 from certirl.cli.output import complain, lasting_output, lines_of, sentence
-from certirl.cli.parsing import BAD_INPUT, DONE, INTERRUPTED, build, option_names, parse
+from certirl.cli.parsing import BAD_INPUT, DONE, INTERRUPTED, Parser, Verb, build, option_names, parse
 from certirl.ground import doors
-from certirl.ground import interrupts as _interrupts
 from certirl.ground.work import clocked, shown_progress
 
-VERBS = (*solving.VERBS, *files.VERBS, *paper.VERBS, *tour.VERBS, *completion.VERBS)
+
+@cache
+def verbs() -> tuple[Verb, ...]:
+    """All verbs, in the order of the help; their modules import most of the library."""
+    from certirl.cli import completion, files, paper, solving, tour
+
+    return (*solving.VERBS, *files.VERBS, *paper.VERBS, *tour.VERBS, *completion.VERBS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; mistakes are one sentence on standard error and exit code 2."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in words  # also where the other words cannot be read
+    parser = build(() if words == ["--version"] else verbs(), __version__)
     try:
-        _interrupts.begin_work()
+        interrupts.begin_work()
         with lasting_output():
-            return _run(words)
+            return _run(parser, words)
     except KeyboardInterrupt:
         return _interrupted(as_json)
     except (ValueError, TypeError, OSError, ImportError, MemoryError, SystemError, doors.UserCodeError) as problem:
-        if _interrupts.happened():
+        if interrupts.happened():
             return _interrupted(as_json)
         if isinstance(problem, SystemError):
             raise
@@ -36,8 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
 
 
-def _run(words: Sequence[str]) -> int:
-    parser = build(VERBS, __version__)
+def _run(parser: Parser, words: Sequence[str]) -> int:
     if not words:
         parser.print_help()
         return DONE
@@ -52,7 +60,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _interrupted(as_json: bool) -> int:
-    _interrupts.end()
+    interrupts.end()
     complain("interrupted", as_json=as_json)
     return INTERRUPTED
 

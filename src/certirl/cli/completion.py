@@ -19,10 +19,10 @@ FILES, FOLDERS = ("data", "file", "files", "reward", "output", "plot", "expert")
 
 def complete(options: argparse.Namespace) -> Answer:
     """Print the script of a shell."""
-    from certirl.cli import VERBS
+    from certirl.cli import verbs
 
     shell = options.shell
-    text = script(build(VERBS, __version__), shell)
+    text = script(build(verbs(), __version__), shell)
     print(text)
     return Answer({"shell": shell, "script": text})
 

@@ -17,7 +17,6 @@ from certirl.cli.parsing import DONE, INFEASIBLE, NOT_PROVED, UNDETERMINED
 from certirl.ground import archive
 from certirl.ground.doors import file_name, printable
 from certirl.ground.work import clear_line
-from certirl.solver.solution import Solution
 
 STATUSES = {"infeasible": INFEASIBLE, "undetermined": UNDETERMINED}
 
@@ -171,6 +170,8 @@ def deliver(
         hint: what can be done with the file.
         draw: writes the picture to a path.
     """
+    from certirl.solver.solution import Solution
+
     printed, problems = [str(line) for line in lines], []
     if label:
         where, problem = _saved(record, options.output)

@@ -12,7 +12,6 @@ Progress is a line on a terminal, calls of a function, or nothing.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import operator
 import os
@@ -34,7 +33,6 @@ from weakref import WeakSet
 
 import numpy as np
 
-from certirl.ground import interrupts
 from certirl.ground.doors import as_count, is_installed, setting, shown, takes, users, with_options
 
 Task = TypeVar("Task")
@@ -122,7 +120,7 @@ def _local_cluster(count: int) -> Any:
     """A cluster of processes with one thread each, without log messages."""
     from distributed import LocalCluster
 
-    with interrupts.Deferred():
+    with deferred_interrupts():
         return LocalCluster(
             n_workers=count,
             threads_per_worker=1,
@@ -130,6 +128,22 @@ def _local_cluster(count: int) -> Any:
             dashboard_address="127.0.0.1:0",  # any free port: other clusters may run beside it
             silence_logs=logging.CRITICAL,
         )
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """Defer Ctrl-C to the end of a ``with`` block; processes started in it ignore Ctrl-C."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # starting it would unblock interrupts
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _ignore_interrupts() -> None:
@@ -355,6 +369,8 @@ def _has_workers(client: Any) -> bool:
 
 def result_of(future: Any, client: Any) -> Any:
     """The result of a future, or its failure in one sentence."""
+    import asyncio
+
     from distributed import KilledWorker
 
     wait_until(future.done, client)

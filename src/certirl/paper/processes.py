@@ -11,7 +11,7 @@ from functools import partial
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
-from certirl.ground import interrupts, work
+from certirl.ground import work
 from certirl.ground.doors import with_options
 
 Task = TypeVar("Task")
@@ -66,7 +66,7 @@ def _on_cluster(function: Callable[[Any], Any], tasks: Sequence[Any], client: An
 def _on_executor(function: Callable[[Task], Result], tasks: Sequence[Task], pool: Any) -> Iterator[tuple[int, Result]]:
     indices: dict[Any, int] = {}
     try:
-        with interrupts.Deferred():  # processes start when they are given something to do
+        with work.deferred_interrupts():  # processes start when they are given something to do
             indices = {pool.submit(function, task): index for index, task in enumerate(tasks)}
         for future in as_completed(indices):
             yield indices[future], future.result()

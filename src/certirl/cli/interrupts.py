@@ -1,6 +1,6 @@
 """Ctrl-C in the process of a command prints one line and ends it with exit code 130.
 
-`certirl` imports this module before anything else, so that it holds from the first import on; it imports little itself.
+`certirl.cli` imports this module before anything else, so that it holds from the first import on.
 """
 
 from __future__ import annotations
@@ -57,22 +57,6 @@ def end() -> None:
     """Let a second Ctrl-C end the process at once while it waits for its threads."""
     if signal.getsignal(signal.SIGINT) is during_work:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-class Deferred:
-    """Defer Ctrl-C to the end of a ``with`` block; processes started in it ignore Ctrl-C."""
-
-    def __enter__(self) -> None:
-        self._mask = None
-        if hasattr(signal, "pthread_sigmask"):
-            from multiprocessing import resource_tracker
-
-            resource_tracker.ensure_running()  # starting it would unblock interrupts
-            self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-    def __exit__(self, *_: object) -> None:
-        if self._mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
 
 def _begin_imports() -> None:
