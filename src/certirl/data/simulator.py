@@ -238,7 +238,7 @@ class Counted:
     """
 
     def __init__(self, simulator: Any, counts: Counts | None = None, purpose: Purpose = "answer") -> None:
-        self.simulator, self.purpose = bare(simulator), purpose
+        self.simulator, self.purpose, self.domain = bare(simulator), purpose, as_domain(simulator.domain)
         self.counts = Counts(self.simulator.n_actions) if counts is None else counts
 
     def __getattr__(self, name: str) -> Any:
@@ -253,11 +253,6 @@ class Counted:
     def n_actions(self) -> int:
         """Of the simulator."""
         return self.simulator.n_actions
-
-    @property
-    def domain(self) -> Domain:
-        """Of the simulator."""
-        return self.simulator.domain
 
     def sample(self, states: Array, action: int, rng: Any) -> NDArray[Any]:
         """Count the states and ask the simulator about them."""

@@ -38,7 +38,7 @@ from certirl.ground.records import Record
 if TYPE_CHECKING:
     from certirl.functions.components import Component
 
-REFERENCE: Domain = ((-1.0, 1.0),)
+REFERENCE = as_domain((-1, 1))
 INDEX_SETS = ("total", "full", "hyperbolic")
 _MOST_INDICES = 1 << 22  # candidates for indices: a box of degrees with more is a mistake
 _BLOCK = 1 << 11  # states at once, so that tables of functions stay in the cache

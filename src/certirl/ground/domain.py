@@ -24,8 +24,20 @@ _FEW = 100  # actions that may be missing in a log unless the number of actions 
 _WIDTHS = 1e-100, 1e100  # half of a domain: its square and that of its inverse stay finite
 
 
+class Interval(tuple[float, float]):
+    """A pair ``(low, high)`` that `as_domain` has checked; only `as_domain` makes them."""
+
+
 def as_domain(value: Any) -> Domain:
-    """A domain: ``(low, high)`` or one such pair for each coordinate, as pairs of floats."""
+    """A domain: ``(low, high)`` or one such pair for each coordinate, as pairs of floats; a checked one as it is."""
+    if type(value) is Interval:
+        return (value,)
+    if type(value) is tuple and value and all(type(pair) is Interval for pair in value):
+        return value
+    return _checked(value)
+
+
+def _checked(value: Any) -> Domain:
     name, got = setting("domain"), f"got {shown(value)}"
     try:
         box = as_array(value, "domain").astype(np.float64)
@@ -45,7 +57,7 @@ def as_domain(value: Any) -> Domain:
             f"every interval of the domain needs a width between {_WIDTHS[0]:g} and {_WIDTHS[1]:g}, {got}; "
             "measure the states in other units"
         )
-    return tuple((float(low), float(high)) for low, high in box)
+    return tuple(Interval((low, high)) for low, high in box.tolist())
 
 
 def describe(domain: Domain) -> str:
