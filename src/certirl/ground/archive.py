@@ -66,6 +66,9 @@ _UNREADABLE = (
 )  # fmt: skip
 _NUMBERS = {"f": (int, float), "i": (int,), "u": (int,), "b": (bool,)}  # what JSON has for each kind of array
 _INFINITE = ("inf", "-inf")
+# What JSON has for each annotation of a single value.
+_SCALARS: dict[Any, tuple[type, ...]] = {kind: (kind,) for kind in (str, bool, int, type(None))}
+_SCALARS |= {float: (int, float), Any: (str, bool, int, float, type(None))}
 _Record = TypeVar("_Record", bound=type)
 _Note = TypeVar("_Note")
 _DAY = 86_400.0
@@ -261,8 +264,7 @@ def _in_words(problem: OSError, path: Path | str) -> OSError:
 
 def save(record: Any, path: Any) -> Path:
     """Write a record to an npz file (suffix added if missing); an old file stays until the new one is complete."""
-    target, arrays = target_of(path), dict[str, Any]()
-    header = {"format": FORMAT, "version": VERSION, "record": _encoded(record, "", arrays)}
+    target, (header, arrays) = target_of(path), _written(record)
     text = json.dumps(header, allow_nan=True, ensure_ascii=False)
     with replacing(target) as temporary, temporary.open("wb") as stream:
         write = np.savez_compressed if getattr(record, "compressed", False) else np.savez
@@ -299,8 +301,7 @@ def _convert(part: Any, gained: Mapping[str, Mapping[str, Any]]) -> None:
 
 def to_json(record: Any) -> str:
     """A record as JSON text: what an npz file holds, with the arrays as lists of numbers under their places."""
-    arrays = dict[str, Any]()
-    header = {"format": FORMAT, "version": VERSION, "record": _encoded(record, "", arrays)}
+    header, arrays = _written(record)
     header["arrays"] = {place: _listed(array) for place, array in arrays.items()}
     return json.dumps(header, allow_nan=False, ensure_ascii=False)
 
@@ -388,6 +389,12 @@ def kind_of(path: Any) -> str | None:
         return None
 
 
+def _written(record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and the arrays that stand for a record."""
+    arrays = dict[str, Any]()
+    return {"format": FORMAT, "version": VERSION, "record": _encoded(record, "", arrays)}, arrays
+
+
 def _encoded(value: Any, place: str, arrays: dict[str, Any]) -> Any:
     """A value for the header; its arrays are added to ``arrays`` under their places."""
     if isinstance(value, np.ndarray):
@@ -397,8 +404,8 @@ def _encoded(value: Any, place: str, arrays: dict[str, Any]) -> Any:
         return {"array": list(value.shape)}
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    if value is None or isinstance(value, str):
-        return None if value is None else _text(value, place)
+    if isinstance(value, str):
+        return _text(value, place)
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | np.floating):
@@ -413,7 +420,7 @@ def _encoded(value: Any, place: str, arrays: dict[str, Any]) -> Any:
         return [_encoded(item, _below(place, i), arrays) for i, item in enumerate(value)]
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         return {name: _encoded(item, _below(place, name), arrays) for name, item in value.items()}
-    if callable(value):
+    if value is None or callable(value):
         return None
     raise TypeError(f"a file cannot keep {shown(value)} in {place or 'this record'}")
 
@@ -448,8 +455,6 @@ class _Reader:
     def decoded(self, hint: Any, value: Any, place: str) -> Any:
         """The value that an annotation allows; ValueError for any other."""
         options = _alternatives(hint)
-        if value is None and (type(None) in options or Any in options):
-            return None
         if isinstance(value, dict) and value.keys() == {"array"}:
             return self._array(options, value["array"], place)
         if isinstance(value, dict) and "type" in value:
@@ -457,26 +462,22 @@ class _Reader:
         for option in options:
             origin, arguments = typing.get_origin(option), typing.get_args(option)
             if isinstance(value, list) and (origin is tuple or option is Any):
-                hints = arguments or (Any, ...)
-                hints = (hints[0],) * len(value) if hints[-1] is ... else hints
-                if len(hints) != len(value):
-                    raise ValueError(f"{place} must have {len(hints)} entries, got {len(value)}")
-                pairs = enumerate(zip(hints, value, strict=True))
-                return tuple(self.decoded(inner, item, _below(place, i)) for i, (inner, item) in pairs)
+                return self._entries(arguments or (Any, ...), value, place)
             if isinstance(value, dict) and origin is dict:
                 names = [_text(name, f"a name in {place}") for name in value]
                 return {name: self.decoded(arguments[1], value[name], _below(place, name)) for name in names}
             if origin is typing.Literal and any(value == word and type(value) is type(word) for word in arguments):
                 return value
-            if isinstance(value, str) and option in (str, Any):
-                return _text(value, place)
-            if isinstance(value, bool) and option in (bool, Any):
-                return value
-            if isinstance(value, int) and not isinstance(value, bool) and option in (int, Any):
-                return value
-            if isinstance(value, int | float) and not isinstance(value, bool) and option in (float, Any):
-                return float(value) if option is float else value
+            if type(value) in _SCALARS.get(option, ()):
+                return _text(value, place) if type(value) is str else float(value) if option is float else value
         raise ValueError(f"{place or 'the file'} must be {_wanted(options)}, got {shown(value)}")
+
+    def _entries(self, hints: Sequence[Any], values: list[Any], place: str) -> tuple[Any, ...]:
+        each = (hints[0],) * len(values) if hints[-1] is ... else hints
+        if len(each) != len(values):
+            raise ValueError(f"{place} must have {len(each)} entries, got {len(values)}")
+        pairs = enumerate(zip(each, values, strict=True))
+        return tuple(self.decoded(hint, value, _below(place, i)) for i, (hint, value) in pairs)
 
     def _array(self, options: Sequence[Any], shape: Any, place: str) -> NDArray[Any]:
         kinds = "".join(_dtypes(option) for option in options)
