@@ -81,6 +81,7 @@ def run(code: str, *arguments: str) -> str:
     [
         ("import certirl", ("numpy", "argparse")),
         ("import certirl; certirl.solve", ("asyncio",)),
+        ("import certirl.cli; certirl.cli.verbs()", ()),  # certirl --help
         ("import certirl.cli; certirl.cli.build((), '0')", ("certirl.solver", "certirl.data")),  # certirl --version
     ],
 )

@@ -31,7 +31,6 @@ from certirl.ground.doors import as_count
 from certirl.proof.case import tail_too_large
 from certirl.proof.certificate import Certificate
 from certirl.proof.certify import certify
-from certirl.proof.known_noise import certify_gaussian
 from certirl.solver.settings import NO_PROOF_FROM_MOMENTS, Settings
 from certirl.solver.solution import Solution, load
 from certirl.solver.solve import solve
@@ -169,6 +168,8 @@ def certified(options: argparse.Namespace, where: Any) -> Certificate:
     }
     asked |= {name: getattr(options, name) for name in ("delta", "samples", "tube")}
     if not by_tail:
+        from certirl.proof.known_noise import certify_gaussian
+
         return certify_gaussian(record, _given(source), std=options.known_noise, **asked)
     return certify(record, _given(source), columns=columns, tail=options.tail, map=where, **asked)
 
