@@ -30,6 +30,7 @@ from certirl.ground.domain import (
     as_rows,
     as_states,
     count_actions,
+    in_units,
 )
 from certirl.ground.doors import as_array, as_count, as_labels, as_number, as_probability, as_reals, call, setting
 from certirl.kernels.tensors import is_tensor
@@ -331,11 +332,10 @@ def _fit(
             f'method must be "neighbours" or a classifier with fit and predict, got {method!r}; scikit-learn has many: '
             'pip install "certirl[demonstrations]"'
         )
-    low, high = np.array(box).T
     straight = [axis for axis in range(len(box)) if axis not in periodic]
 
     def features(rows: Array) -> Array:
-        scaled = 2 * (rows - low) / (high - low) - 1
+        scaled = 2 * in_units(rows, box) - 1
         angles = np.pi * scaled[:, list(periodic)]
         return np.hstack([scaled[:, straight], np.cos(angles), np.sin(angles)])
 
@@ -356,11 +356,10 @@ def _search(states: Array, box: Domain, periodic: tuple[int, ...]) -> Callable[[
     """A function of states ``[n, d]`` and k to the nearest k demonstrations of each ``[n, k]``, in units of the box."""
     from scipy.spatial import cKDTree
 
-    low, high = np.array(box).T
     sizes = np.array([1.0 if axis in periodic else 0.0 for axis in range(len(box))])
 
     def scaled(rows: Array) -> Array:
-        unit = (rows - low) / (high - low)
+        unit = in_units(rows, box)
         return np.where(sizes > 0, unit % 1.0 % 1.0, unit)  # twice: -1e-17 % 1 is 1.0
 
     tree = cKDTree(scaled(states), boxsize=sizes if periodic else None)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from certirl.data.simulator import Simulator, ask, ask_all, check_simulator, counted_as, device_of, draw
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, as_domain, uniform_states
+from certirl.ground.domain import Array, as_domain, in_units, uniform_states
 from certirl.ground.doors import as_flag, by_door
 from certirl.ground.records import freeze
 from certirl.kernels import tensors
@@ -390,13 +390,12 @@ def answers(simulator: Simulator, states: Any, action: int, number: int) -> Arra
     """Next states as shares of the widths ``[n, d]``, with a generator of this seed."""
     domain, device, seed = as_domain(simulator.domain), device_of(simulator), np.random.SeedSequence(number)
     simulator = counted_as(simulator, "checks")
-    low, high = np.array(domain).T
     if device is None:
         answer = ask(simulator, states, action, np.random.default_rng(seed), domain)
     else:
         rows = tensors.torch().tensor(states, device=device, dtype=tensors.torch().float32)
         answer = ask(simulator, rows, action, tensors.generator(seed, device), domain).double().cpu().numpy()
-    return np.asarray((answer - low) / (high - low))
+    return in_units(answer, domain)
 
 
 def _repeated_after(values: Array) -> int:

@@ -29,7 +29,7 @@ from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.ends import EndBasis, at_ends
 from certirl.functions.sigmoids import Sigmoids
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, displacement, into_domain, number_of
+from certirl.ground.domain import Array, Domain, as_domain, as_rows, displacement, in_units, into_domain, number_of
 from certirl.ground.records import Record
 
 MOST_FUNCTIONS = 220  # of V
@@ -667,8 +667,7 @@ class NextStateModel(Record):
     @property
     def noiseless(self) -> bool:
         """Whether the residuals are as small as rounding."""
-        width = np.diff(np.array(self.domain), axis=1)[:, 0]
-        return bool(np.sqrt(np.mean((self.residuals / width) ** 2)) < NOISELESS)
+        return bool(np.sqrt(np.mean((self.residuals / np.ptp(self.domain, axis=1)) ** 2)) < NOISELESS)
 
     def _into_box(self, states: Array) -> Array:
         return into_domain(states, self.domain, self.periodic)
@@ -791,9 +790,9 @@ class Nearby(Record):
         distances, index = distances.reshape(len(states), k), index.reshape(len(states), k)
         if not self.noiseless:
             return index, np.full(index.shape, 1 / k)
-        width = np.diff(np.array(self.domain), axis=1)[:, 0]
         flat = np.repeat(states, k, axis=0)
-        away = displacement(flat, self.states[index].reshape(flat.shape), self.domain, self.periodic) / width
+        away = displacement(flat, self.states[index].reshape(flat.shape), self.domain, self.periodic)
+        away /= np.ptp(self.domain, axis=1)
         unit = distances[:, -1:] + 1e-300
         design = np.concatenate([np.ones((len(states), k, 1)), away.reshape(len(states), k, -1) / unit[:, :, None]], 2)
         weighted = design / ((distances / unit) ** 2 + 1e-6)[:, :, None]
@@ -824,12 +823,12 @@ class Nearby(Record):
 
     def error(self, states: Array, after: Array) -> float:
         """The median error of next states without noise ``[A, n, d]``, over the effect of an action."""
-        widths = np.diff(np.array(self.domain), axis=1)[:, 0]
+        width = np.ptp(self.domain, axis=1)
         missed = [
-            displacement(self.outcomes(states, action)[0][0], observed, self.domain, self.periodic) / widths
+            displacement(self.outcomes(states, action)[0][0], observed, self.domain, self.periodic) / width
             for action, observed in enumerate(after)
         ]
-        moved = np.stack([displacement(states, observed, self.domain, self.periodic) / widths for observed in after])
+        moved = np.stack([displacement(states, observed, self.domain, self.periodic) / width for observed in after])
         effect = np.sqrt(2 * np.mean((moved - moved.mean(axis=0)) ** 2))
         return float(np.median(np.abs(missed)) / max(effect, 1e-300))
 
@@ -878,7 +877,7 @@ def _missed(log: Transitions, model: NextStateModel) -> Array:
         rows = log.actions == action
         expected[rows] = model._into_box(model._mean(log.states[rows], action))
     missed = displacement(expected, log.next_states, log.domain, model.periodic)
-    return np.asarray(np.abs(missed / np.diff(np.array(log.domain), axis=1)[:, 0]).max(axis=1))
+    return np.asarray(np.abs(missed / np.ptp(log.domain, axis=1)).max(axis=1))
 
 
 def _steady(log: Transitions, model: NextStateModel) -> NDArray[np.bool_]:
@@ -897,10 +896,9 @@ def _fitted_next_states(
     rng: np.random.Generator,
 ) -> NextStateModel:
     """The model of the next state, fitted to all rows."""
-    low, high = np.array(log.domain).T
-    step = displacement(log.states, log.next_states, log.domain, periodic)
+    step, width = displacement(log.states, log.next_states, log.domain, periodic), np.ptp(log.domain, axis=1)
     # A coordinate that moves alike in every row (a clock, a constant) has no unit of its own.
-    units = np.where(step.std(axis=0) > NOISELESS * (high - low), step.std(axis=0), high - low)
+    units = np.where(step.std(axis=0) > NOISELESS * width, step.std(axis=0), width)
     tolerance = SIMPLER if len(log.domain) > MOST_COORDINATES else 1.0
     degrees, fewest = NEXT_STATE_DEGREES, NEXT_STATE_DEGREES[0]
     columns, sums, trial = _best_columns(
@@ -1111,10 +1109,8 @@ def _without_absorbed(log: Transitions) -> Transitions:
 
 def unit_chart(states: Array, domain: Domain, periodic: tuple[int, ...]) -> Array:
     """States in units of the box's widths, periodic coordinates on a circle of length 1; distances are taken there."""
-    low, high = np.array(domain).T
-    shares = (states - low) / (high - low)
     parts = []
-    for axis, share in enumerate(shares.T):
+    for axis, share in enumerate(in_units(states, domain).T):
         turn = 2 * np.pi * share
         parts += [np.sin(turn) / (2 * np.pi), np.cos(turn) / (2 * np.pi)] if axis in periodic else [share]
     return np.stack(parts, axis=1)

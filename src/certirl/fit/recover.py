@@ -15,7 +15,7 @@ from certirl.fit.witness import USED, Witness, whole_rows
 from certirl.functions.components import Component
 from certirl.functions.extrema import first_of_least, local_minima, minimum
 from certirl.functions.reward import Reward
-from certirl.ground.domain import Array, Domain, mesh
+from certirl.ground.domain import Array, Domain, in_units, mesh
 from certirl.ground.doors import as_count, as_listed, as_number, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.status import Finding, Reason
@@ -94,21 +94,19 @@ def cover_points(domain: Domain, radius: float) -> Array:
     Algorithm 2, step 3, with the Euclidean distance of Section 6 in d coordinates.
     """
     radius = as_radius(radius, domain)
-    low, high = np.array(domain).T
-    counts = np.ceil(len(domain) ** 0.5 * (high - low) / radius - 1e-9)
+    counts = np.ceil(len(domain) ** 0.5 * np.ptp(domain, axis=1) / radius - 1e-9)
     if counts.prod() > MOST_POINTS:
         raise ValueError(
             f"a cover of radius {radius:g} has {counts.prod():.3g} points, more than {MOST_POINTS:,}: "
             f"leave {setting('cover')} out to solve on the whole box"
         )
-    axes = [a + (b - a) * (np.arange(n) + 0.5) / n for a, b, n in zip(low, high, counts.astype(int), strict=True)]
-    return mesh(axes)
+    pairs = zip(domain, counts.astype(int), strict=True)
+    return mesh([low + (high - low) * (np.arange(n) + 0.5) / n for (low, high), n in pairs])
 
 
 def as_radius(cover: Any, domain: Domain) -> float:
     """The radius of a cover of the domain."""
-    low, high = np.array(domain).T
-    widest = float(np.linalg.norm(high - low))
+    widest = float(np.linalg.norm(np.ptp(domain, axis=1)))
     what = f"the width {widest:g}" if len(domain) == 1 else f"the diagonal {widest:g}"
     radius = as_number(cover, "cover", least=0, strict=True, meaning="a radius")
     if radius > widest:
@@ -118,9 +116,8 @@ def as_radius(cover: Any, domain: Domain) -> float:
 
 def _coarse_radius(domain: Domain) -> float:
     """The radius of a cover of about a hundred points for one coordinate, a few hundred for more."""
-    low, high = np.array(domain).T
     along = 100 if len(domain) == 1 else max(round(400 ** (1 / len(domain))), 3)
-    return float(np.linalg.norm(high - low) / along)
+    return float(np.linalg.norm(np.ptp(domain, axis=1)) / along)
 
 
 def recover(
@@ -390,8 +387,7 @@ def _unlisted(states: Array, rows: Array, domain: Domain) -> Array:
 
     if not len(states):
         return states
-    low, high = np.array(domain).T
-    distances, _ = KDTree((rows - low) / (high - low)).query((states - low) / (high - low), p=np.inf)
+    distances, _ = KDTree(in_units(rows, domain)).query(in_units(states, domain), p=np.inf)
     return states[np.asarray(distances) > 1e-9]
 
 

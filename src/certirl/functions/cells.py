@@ -115,7 +115,7 @@ class Cells(Record):
 
         :meta private:
         """
-        return np.diff(np.array(self.domain), axis=1)[:, 0] / np.array(self.shape)
+        return np.ptp(self.domain, axis=1) / np.array(self.shape)
 
     def points(self) -> Array:
         """The points of the grid ``[k, d]``, the last coordinate varying fastest.

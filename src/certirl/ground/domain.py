@@ -73,6 +73,11 @@ def number_of(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
+def in_units(states: Array, domain: Domain) -> Array:
+    """States ``[…, d]`` in units of a box: 0 at its lower ends, 1 at its upper ends."""
+    return np.asarray((states - np.array(domain)[:, 0]) / np.ptp(domain, axis=1))
+
+
 def mesh(axes: Sequence[Array]) -> Array:
     """All combinations of one number from each axis, the last varying fastest: ``[Π n_j, d]``."""
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from certirl.data.transitions import action_in_words
 from certirl.functions.reward import Reward
-from certirl.ground.domain import Array, Domain
+from certirl.ground.domain import Array, Domain, uniform_states
 from certirl.ground.doors import as_count, as_listed
 from certirl.ground.records import freeze
 from certirl.ground.status import percent_up, rounded_down
@@ -425,8 +425,7 @@ def _most_varied(function: Reward) -> list[int]:
     rng = np.random.default_rng(0)
     ranges = []
     for term in function.parts:
-        low, high = np.array(term.domain).T
-        ranges.append(float(np.ptp(term(low + (high - low) * rng.random((500, len(low)))))))
+        ranges.append(float(np.ptp(term(uniform_states(term.domain, 500, rng)))))
     return sorted(np.argsort(-np.array(ranges), kind="stable")[:MOST_PANELS].tolist())
 
 
