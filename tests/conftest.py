@@ -29,13 +29,8 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("few")
 
 
-def pytest_addoption(parser):
-    parser.addoption("--no-check", action="store_true", help="do not check what tests make; for mutants")
-
-
-def pytest_configure(config):
-    if not config.getoption("--no-check"):
-        oracle.watch()
+def pytest_configure():
+    oracle.watch()
 
 
 @pytest.hookimpl(tryfirst=True)

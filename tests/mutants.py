@@ -1,12 +1,16 @@
 """Mutants of `proof`, `fit` and `checker`: is a small mistake in the source seen by a test?
 
-    python tests/mutants.py --count 200 --processes 16 --out mutants.jsonl            # all of them
-    python tests/mutants.py --count 200 --slice 1/4 --out mutants.1.jsonl             # a quarter
+    python tests/mutants.py --count 150 --seed 2 --processes 4 --out mutants.jsonl
     python tests/mutants.py --out mutants.jsonl --report                              # the share killed, and what lives
 
 Each mutant is one change of one expression: a comparison turned round, + for −, a term left out, a factor 2, min for
-max, … It is written to a copy of the package, which the tests of its room are run on until one fails. Which mutants are
-made depends on the seed and the source alone. Results are added to a file, and what is in that file is not run again.
+max, … It is written to a copy of the package, which the tests that run this line are run on, the cheapest first, until
+one fails. Which mutants are made depends on the seed and the source alone. Results are added to a file, and what is in
+that file is not run again. Which lines each test runs is measured once (tests/traced.py) and kept in a file until the
+source or the test changes.
+
+A mutant that no test runs lives. It is "endless", which counts as killed, if one test takes five times and 30 s longer
+than without the change, and "late", which does not, if all its tests together take longer than `--seconds`.
 
 Left alone are words, checks of the input, allowances for rounding, which are larger than need be on purpose, and what
 may be anything: forecasts, choices that are made on training data, and the steps of iterations that end where they end.
@@ -17,7 +21,9 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import hashlib
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -30,37 +36,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("proof", "fit", "checker")
-# Tests of each room, those first that see most in the least time.
-TESTS = {
-    "proof": """
-        claims/test_contract.py proof checker/test_check.py checker/test_cell_files.py solver/test_proved.py properties
-        fit/test_components.py claims/test_margins.py claims/test_attacks.py solver/test_status.py
-        """,
-    "fit": """
-        fit properties solver claims/test_contract.py environments/test_rewarding.py functions/test_boxes.py
-        proof/test_refute.py paper claims/test_tabular.py environments/test_planning.py
-        """,
-    "checker": """
-        checker/test_check.py checker/test_cell_files.py claims/test_contract.py checker proof/test_known_noise.py
-        proof/test_cell_proofs.py properties proof solver/test_proved.py
-        """,
-}
+# Tests that see something of these rooms: files and folders.
+TESTS = [*ROOMS, "properties", "solver", "environments/test_rewarding.py", "environments/test_planning.py"]
+TESTS += [f"claims/test_{name}.py" for name in ("contract", "margins", "attacks", "tabular")]
 # What is said in words or drawn is compared with pages and reports, which are not run here.
 WORDS = {
     *("__str__", "__repr__", "_headline", "lines", "statement", "claim", "plot", "report", "said", "trusted", "word"),
     *("remedy", "_undecided", "_rewards", "share_in_words", "_where", "describe", "assumption", "summary"),
     *("error_in_words", "tail_in_words", "tail_in_numbers"),
 }
-ROUNDED = [
-    "short",
-    "at_least",
-    "at_most",
-    "rounded",
-    "rounded_down",
-    "rounded_up",
-    "describe",
-    "lru_cache",
-]  # what prints call
+ROUNDED = {
+    *("short", "at_least", "at_most", "rounded", "rounded_down", "rounded_up", "describe", "lru_cache")
+}  # prints
 LEFT = {"proof/cost.py", "proof/training.py"}
 FREE = {
     *("_descend", "_newton", "_best_length"),  # iterations
@@ -129,26 +116,19 @@ def changes(node):
 
 
 class _Places(ast.NodeVisitor):
-    """The expressions of a module that are computed with, and the functions that they are in."""
+    """The expressions of a module that are computed with, the functions they are in, and the lines that run them."""
 
     def __init__(self):
-        self.found, self.inside = [], []
+        self.found, self.inside, self.line = [], [], 0
 
     def visit_FunctionDef(self, node):
-        if node.name in WORDS or node.name in FREE:
-            return
-        self.inside.append(node.name)
-        for statement in node.body:
-            self.visit(statement)
-        self.inside.pop()
+        if node.name not in WORDS | FREE:
+            self.inside.append(node)
+            for statement in node.body:
+                self.visit(statement)
+            self.inside.pop()
 
-    def visit_ClassDef(self, node):
-        if node.name in FREE:
-            return
-        self.inside.append(node.name)
-        for statement in node.body:
-            self.visit(statement)
-        self.inside.pop()
+    visit_ClassDef = visit_FunctionDef
 
     def visit_AnnAssign(self, node):
         if node.value is not None and self.inside:
@@ -182,8 +162,12 @@ class _Places(ast.NodeVisitor):
             self.generic_visit(node)
 
     def generic_visit(self, node):
+        if isinstance(node, ast.stmt):
+            self.line = node.lineno
         if isinstance(node, ast.expr) and self.inside and next(changes(node), None):
-            self.found.append((node, ".".join(self.inside)))
+            at_import = isinstance(self.inside[-1], ast.ClassDef)  # any test of the module may see it
+            lines = (1, 10**6) if at_import else (self.line, node.end_lineno + 1)
+            self.found.append((node, ".".join(one.name for one in self.inside), lines))
         super().generic_visit(node)
 
 
@@ -198,18 +182,18 @@ def mutants(count, seed):
             text = file.read_text()
             visitor = _Places()
             visitor.visit(ast.parse(text))
-            for node, function in visitor.found:
+            for node, function, lines in visitor.found:
                 for kind, new in changes(node):
                     where = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
                     old = ast.get_source_segment(text, node)
-                    everything.append((f"{room}/{file.name}", where, function, kind, old, ast.unparse(new)))
+                    everything.append((f"{room}/{file.name}", where, function, kind, old, ast.unparse(new), lines))
         generator, taken = random.Random(f"{seed} {room}"), set()
         generator.shuffle(everything)
         for one in everything:
             if one[:2] not in taken and len(taken) < (count + place) // len(ROOMS):
                 taken.add(one[:2])
                 chosen.append(one)
-    names = ("file", "where", "function", "kind", "old", "new")
+    names = ("file", "where", "function", "kind", "old", "new", "lines")
     each = [dict(zip(names, one, strict=True)) for one in chosen]
     for one in each:
         one["id"] = f"{one['file']}:{':'.join(map(str, one['where']))}:{one['kind']}"
@@ -226,41 +210,14 @@ def changed(text, mutant):
     return (before + f"({mutant['new']})".encode() + after).decode()
 
 
-def _selected(room, file):
-    """The modules to run, the one named after the file first."""
-    named = [path for path in sorted((ROOT / "tests").rglob(f"test_{Path(file).stem}*.py")) if path.parent.name == room]
-    modules = list(named)
-    for name in TESTS[room].split():
-        path = ROOT / "tests" / name
-        modules += sorted(path.glob("test_*.py")) if path.is_dir() else [path]
-    return [str(path.relative_to(ROOT)) for path in dict.fromkeys(modules) if path.exists()]
-
-
-def _pytest(source, modules, folder, seconds, *more):
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-m",
-        "not slow",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "--tb=line",
-    ]
-    command += [f"--basetemp={folder}/files", *more, *modules]
-    threads = {
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "MPLCONFIGDIR": folder,
-    }
-    paths = os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+def _pytest(source, files, folder, seconds, *more):
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=line", f"--basetemp={folder}/files", *more, *files]
+    command += [word for name in ("traced", "no:cacheprovider", "no:xdist") for word in ("-p", name)]
+    settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MPLCONFIGDIR": folder}
+    paths = os.pathsep.join([str(source), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     try:
         done = subprocess.run(
-            command, cwd=ROOT, env={**os.environ, **threads, "PYTHONPATH": paths}, timeout=seconds, text=True,
+            command, cwd=ROOT, env={**os.environ, **settings, "PYTHONPATH": paths}, timeout=seconds, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -268,43 +225,73 @@ def _pytest(source, modules, folder, seconds, *more):
     return done.returncode, done.stdout
 
 
-def _failures(output):
-    lines = (line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR ")))
-    return [line.split(" ", 1)[1].split(" - ")[0] for line in lines]
-
-
-def unharmed(room, seconds):
-    """The modules of a room that can be run here, and the tests of them that fail without any change."""
-    if not seconds:
-        return []
+def _trace(files):
     with tempfile.TemporaryDirectory() as folder:
-        modules = _selected(room, "")
-        code, output = _pytest(ROOT / "src", modules, folder, seconds, "--continue-on-collection-errors")
-    if code is None:
-        raise SystemExit(f"the tests of {room} take more than {seconds} s without any change: raise --baseline")
-    return _failures(output)
+        _, output = _pytest(ROOT / "src", files, folder, None, "-m", "not slow", f"--lines-to={folder}/lines")
+        return json.loads(Path(folder, "lines").read_text()), output[-300:]
+
+
+def traced(path, processes):
+    """The tests, each with its seconds and the lines that it runs; those of new or changed files are run for it."""
+    source = b"".join(
+        file.read_bytes() for room in ROOMS for file in sorted((ROOT / "src/certirl" / room).glob("*.py"))
+    )
+    asked = [ROOT / "tests" / name for name in TESTS]
+    files = [file for one in asked for file in (sorted(one.glob("test_*.py")) if one.is_dir() else [one])]
+    now = {str(one.relative_to(ROOT)): hashlib.sha256(source + one.read_bytes()).hexdigest() for one in files}
+    known = json.loads(path.read_text()) if path.exists() else {}
+    known = {name: one for name, one in known.items() if one["of"] == now.get(name)}
+    missing = [name for name in now if name not in known]
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for lines, said in pool.imap_unordered(_trace, filter(None, (missing[i::processes] for i in range(processes)))):
+            print(said, flush=True)
+            known |= {name: {"of": now[name], "tests": {}} for name in missing}
+            for test, one in lines.items():
+                known[test.split("::")[0]]["tests"][test] = one
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(json.dumps(known))
+    return {test: one for each in known.values() for test, one in each["tests"].items()}
+
+
+def selected(mutant, tests):
+    """The tests that run a mutant, the cheapest first, and how long each may take.
+
+    Those of the file named after the module are put before others of 16 times their cost. Tests of one file and about
+    the same cost stay together, for the sake of what they share.
+    """
+    lines, stem, found = range(*mutant["lines"]), f"/test_{Path(mutant['file']).stem}", []
+    for name, test in tests.items():
+        if any(line in lines for line in test["lines"].get(mutant["file"], ())):
+            cost, file = test["seconds"], name.split("::")[0]
+            found.append((round(math.log2(cost)) - 4 * (stem in file), file, cost, name))
+    return {name: 30 + 5 * cost for _, _, cost, name in sorted(found)}
 
 
 def run(task):
-    """Whether a test fails on this mutant: "killed", "lives", "late" past the limit of time, or "not Python"."""
-    mutant, broken, seconds = task
-    began, room = time.monotonic(), mutant["file"].split("/")[0]
+    """The mutant with its result: "killed", "endless", "lives", "late" past the limit of time, or "not Python"."""
+    mutant, tests, seconds = task
+    began, code, by = time.monotonic(), 0, ""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "src/certirl", f"{folder}/certirl", ignore=shutil.ignore_patterns("__pycache__"))
-        file = Path(folder, "certirl", mutant["file"])
+        shutil.copytree(ROOT / "src/certirl", f"{folder}/certirl")
+        file, order = Path(folder, "certirl", mutant["file"]), Path(folder, "order.json")
         text = changed(file.read_text(), mutant)
         try:
             compile(text, str(file), "exec")
         except SyntaxError:
             return mutant | {"result": "not Python", "by": "", "seconds": 0.0}
         file.write_text(text)
-        ignored = [name for name in broken if "::" not in name]
-        modules = [name for name in _selected(room, mutant["file"]) if name not in ignored]
-        more = [f"--deselect={name}" for name in broken if "::" in name]
-        code, output = _pytest(folder, modules, folder, seconds, "-x", *more)
-    result = {None: "late", 0: "lives"}.get(code, "killed")
-    by = (_failures(output) or [output[-300:]])[0] if result == "killed" else ""
-    return mutant | {"result": result, "by": by, "seconds": round(time.monotonic() - began, 1)}
+        order.write_text(json.dumps(tests))
+        if tests:
+            code, output = _pytest(
+                folder, {name.split("::")[0]: 0 for name in tests}, folder, seconds, "-x", f"--order={order}"
+            )
+        result = {None: "late", 0: "lives"}.get(code, "killed")
+        if result == "killed":
+            failed = [line.split(" ", 1)[1] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+            by = failed[0].split(" - ")[0] if failed else output[-300:]
+            if Path(folder, "order.late").stat().st_size:
+                result = "endless"
+    return mutant | {"result": result, "by": by, "tests": len(tests), "seconds": round(time.monotonic() - began, 1)}
 
 
 def results(path):
@@ -313,54 +300,46 @@ def results(path):
 
 
 def report(found):
-    """The share of mutants that a test kills, by room, and those that live."""
+    """The share of mutants that a test kills, by room, and those that live or are not decided."""
     counted = [one for one in found if one["result"] != "not Python"]
     for room in (*ROOMS, ""):
-        mine = [one for one in counted if one["file"].startswith(room)]
-        dead = sum(one["result"] != "lives" for one in mine)
-        print(f"{room or 'together'}: {dead} of {len(mine)} killed ({dead / max(len(mine), 1):.0%})")
+        mine = [one["result"] for one in counted if one["file"].startswith(room)]
+        endless, dead = mine.count("endless"), mine.count("endless") + mine.count("killed")
+        share = f"{dead} of {len(mine)} killed ({dead / max(len(mine), 1):.0%})"
+        print(f"{room or 'together'}: {share}, {endless} of them endless; {mine.count('late')} late")
     for one in counted:
-        if one["result"] == "lives":
+        if one["result"] in ("lives", "late"):
             old, new = (" ".join(one[name].split()) for name in ("old", "new"))
-            print(f"  {one['file']}:{one['where'][0]} {one['function']}, {one['kind']}: {old} → {new}")
+            place = f"{one['file']}:{one['where'][0]} {one['function']}, {one['kind']}"
+            print(f"  {one['result']} after {one['tests']} tests: {place}: {old} → {new}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=200, help="mutants, divided among the rooms")
+    parser.add_argument("--count", type=int, default=150, help="mutants, divided among the rooms")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--slice", default="0/1", help="i/n: every n-th mutant from the i-th on")
     parser.add_argument("--out", type=Path, required=True, help="results, a line of JSON for each mutant")
+    parser.add_argument("--lines", type=Path, default=ROOT / "build/lines.json", help="which lines each test runs")
     parser.add_argument("--seconds", type=float, default=600, help="for the tests of one mutant")
-    parser.add_argument(
-        "--baseline", type=float, default=1500, help="seconds for the tests of a room without any change"
-    )
-    parser.add_argument("--again", action="store_true", help="run those again that lived")
+    parser.add_argument("--again", action="store_true", help="run those again that were not killed")
     parser.add_argument("--report", action="store_true", help="print the results and run nothing")
     asked = parser.parse_args()
     before = results(asked.out)
     if asked.report:
         return report(before)
     if asked.again:
-        before = [one for one in before if one["result"] != "lives"]
+        before = [one for one in before if one["result"] not in ("lives", "late")]
         asked.out.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in before))
-    first, every = map(int, asked.slice.split("/"))
-    known = {one["id"] for one in before}
-    waiting = [one for one in mutants(asked.count, asked.seed)[first::every] if one["id"] not in known]
-    rooms = sorted({one["file"].split("/")[0] for one in waiting})
+    known, tests = {one["id"] for one in before}, traced(asked.lines, asked.processes)
+    waiting = [one for one in mutants(asked.count, asked.seed) if one["id"] not in known]
+    tasks = ((one, selected(one, tests), asked.seconds) for one in waiting)
     with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
-        broken = dict(zip(rooms, pool.starmap(unharmed, [(room, asked.baseline) for room in rooms]), strict=True))
-        for room, names in broken.items():
-            print(f"{room}: {len(names)} tests fail without any change and are left out: {names}", flush=True)
-        tasks = [(one, broken[one["file"].split("/")[0]], asked.seconds) for one in waiting]
         for number, one in enumerate(pool.imap_unordered(run, tasks), 1):
             with asked.out.open("a") as stream:
                 stream.write(json.dumps(one, ensure_ascii=False) + "\n")
-            print(
-                f"{number}/{len(tasks)} {one['result']} in {one['seconds']:.0f} s: {one['id']} {one['by'][:120]}",
-                flush=True,
-            )
+            place = f"{number}/{len(waiting)} {one['result']} in {one['seconds']:.0f} s"
+            print(f"{place}: {one['id']} {one['by'][:120]}", flush=True)
     report(results(asked.out))
 
 
