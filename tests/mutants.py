@@ -173,30 +173,25 @@ class _Places(ast.NodeVisitor):
 
 def mutants(count, seed):
     """So many changes, in equal numbers of each room, and no two of the same expression."""
-    chosen = []
+    each = []
     for place, room in enumerate(ROOMS):
         everything = []
         for file in sorted((ROOT / "src/certirl" / room).glob("*.py")):
             if f"{room}/{file.name}" in LEFT:
                 continue
-            text = file.read_text()
             visitor = _Places()
-            visitor.visit(ast.parse(text))
-            for node, function, lines in visitor.found:
-                for kind, new in changes(node):
-                    where = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
-                    old = ast.get_source_segment(text, node)
-                    everything.append((f"{room}/{file.name}", where, function, kind, old, ast.unparse(new), lines))
+            visitor.visit(ast.parse(file.read_text()))
+            everything += [(file, *found, *change) for found in visitor.found for change in changes(found[0])]
         generator, taken = random.Random(f"{seed} {room}"), set()
         generator.shuffle(everything)
-        for one in everything:
-            if one[:2] not in taken and len(taken) < (count + place) // len(ROOMS):
-                taken.add(one[:2])
-                chosen.append(one)
-    names = ("file", "where", "function", "kind", "old", "new", "lines")
-    each = [dict(zip(names, one, strict=True)) for one in chosen]
-    for one in each:
-        one["id"] = f"{one['file']}:{':'.join(map(str, one['where']))}:{one['kind']}"
+        for file, node, function, lines, kind, new in everything:
+            where = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+            if (file, where) not in taken and len(taken) < (count + place) // len(ROOMS):
+                taken.add((file, where))
+                name, old = f"{room}/{file.name}", ast.get_source_segment(file.read_text(), node)
+                one = {"file": name, "where": where, "function": function, "kind": kind, "old": old}
+                one |= {"new": ast.unparse(new), "lines": lines}
+                each.append(one | {"id": f"{name}:{':'.join(map(str, where))}:{kind}"})
     random.Random(seed).shuffle(each)
     return each
 
