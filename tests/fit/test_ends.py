@@ -205,6 +205,19 @@ def test_a_plan_that_crashes_is_told_from_one_that_docks():
     assert compare_ends(Dock(), HARD, SOFT, states, rng=np.random.default_rng(1), **asked | {"rows": 1000}) is None
 
 
+def test_a_plan_that_stands_still_where_the_expert_makes_for_an_end_is_told_by_its_unfinished_episodes():
+    ridge, asked = Ridge(5.0), {"rows": 30_000, "discount": 0.9, "avoided": None}
+    states = np.linspace(-0.8, 0.8, 100)[:, None]
+    still, away = as_policy(balance, 3), as_policy(leave, 3)
+    idle, same, eager = (
+        compare_ends(ridge, plan, expert, states, rng=np.random.default_rng(0), **asked)
+        for plan, expert in ((still, away), (away, away), (away, still))
+    )
+    n = idle.episodes  # all of the plan go on, and none of the expert: they differ in each
+    assert idle.unfinished == (n, 0) and idle.idle == pytest.approx((n - 1.645 * n**0.5) / n)
+    assert same.unfinished == (0, 0) and same.idle == 0 and eager.idle == 0
+
+
 def test_episodes_go_on_from_where_they_end_and_no_farther():
     starts, limits = np.array([[1.0, 0.0], [0.1, -0.5], [-0.1, 0.0]]), np.array([3, 50, 50])
     (found,) = follow(Dock(), [HARD], starts, limits, np.random.default_rng(0), at=np.array([2, 1, 1]))

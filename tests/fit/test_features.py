@@ -10,7 +10,7 @@ from certirl.data.policy import as_policy
 from certirl.data.source import as_source
 from certirl.environments.planning import plan
 from certirl.fit.effects import ValueProblem
-from certirl.fit.features import _walked
+from certirl.fit.features import MARGIN, Gains, Preference, _walked, _weights
 from certirl.functions.features import Features
 
 
@@ -112,6 +112,31 @@ def test_the_path_counts_what_a_count_of_ones_own_finds(solution, expert):
     worse = (ahead.max(axis=0) > ahead[taken, np.arange(len(states))] + 1e-9).mean()
     assert solution.path.unexplained[solution.path.row(1)] == pytest.approx(worse, abs=0.06)
     assert worse > 0.05 > solution.path.unexplained[solution.path.chosen]
+
+
+@pytest.mark.parametrize("price", [0.0, 0.03])
+@pytest.mark.parametrize("guess", [[0.0, 0.0], [1.0, 0.3]])
+def test_no_other_weights_with_the_same_mean_gain_lose_less(price, guess):
+    rng = np.random.default_rng(0)
+    gains = Gains(rng.normal([0.5, 0.2], [1.0, 3.0], (80, 2)), rng.uniform(0.1, 3, 80), np.arange(80))
+    share, size = gains.margins / gains.margins.sum(), np.sqrt(np.mean(gains.values**2, axis=0))
+    guess = np.array(guess)
+    guess = guess / max(np.sqrt(np.mean((gains.values @ guess) ** 2)), 1e-300)
+
+    def loss(theta):
+        return share @ np.maximum(MARGIN * gains.margins - gains.values @ theta, 0.0)
+
+    def cost(theta):
+        """The loss, and the price of what is changed, measured against the best multiple of the guess."""
+        multiples = np.linspace(0, 4, 801) * guess.any()
+        return loss(theta) + price * np.abs((theta - multiples[:, None] * guess) * size).sum(axis=1).min()
+
+    found = _weights(gains, Preference(np.zeros(2), guess), np.ones(2, dtype=bool), price)
+    average = share @ gains.values
+    assert average @ found.theta == pytest.approx(1) and found.loss == pytest.approx(loss(found.theta))
+    line = average / (average @ average) + np.linspace(-5, 5, 2001)[:, None] * [-average[1], average[0]]
+    assert cost(found.theta) == pytest.approx(min(map(cost, line)), abs=2e-3)
+    assert cost(found.theta) <= min(map(cost, line)) + 1e-3 * price
 
 
 def test_values_of_features_are_sums_over_the_walks():

@@ -1,0 +1,72 @@
+"""Simulators made of data, and the effects of actions: against dynamics that are known."""
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.fit.effects import NOISELESS, Nearby, regress_next_states, unit_chart
+
+BOX, SPREAD = ((-1.0, 1.0), (-20.0, 20.0)), np.array([0.03, 0.6])
+
+
+def moved(states, action):
+    return 0.8 * states + np.array([0.1, -2.0]) * (2 * action - 1)
+
+
+class Noisy:
+    """A linear step in two coordinates of different units, with noise of known spread."""
+
+    domain, periodic, is_terminal = BOX, (), None
+
+    def __init__(self, spread, draws=4000):
+        self.rng = np.random.default_rng(0)
+        self.states = self.rng.uniform(-0.7, 0.7, (draws, 2)) * [1, 20]
+        self.after = np.stack(
+            [moved(self.states, a) + spread * self.rng.standard_normal((draws, 2)) for a in range(2)]
+        )
+
+    def regressed(self):
+        n = len(self.states)
+        rows = np.tile(self.states, (2, 1)), np.repeat([0, 1], n), np.concatenate(self.after)
+        log = certirl.Transitions(*rows, domain=BOX, n_actions=2)
+        basis = certirl.product(certirl.Legendre(3), certirl.Legendre(3)).on(BOX)
+        return regress_next_states(log, basis, is_terminal=None, periodic=(), rng=self.rng)
+
+    def nearby(self):
+        return Nearby.of(self.states, self.after[None], self, noiseless=False)
+
+
+@pytest.mark.parametrize("made", ["regressed", "nearby"])
+def test_simulators_learned_from_data_draw_the_mean_and_the_noise_of_the_true_one(made):
+    learned = getattr(Noisy(SPREAD), made)()
+    states = np.repeat([[0.2, 3.0]], 4000, axis=0)
+    near = 0.2 if made == "nearby" else 0.1  # of the noise: few neighbours, moved along with the state
+    for action in range(2):
+        drawn = learned.sample(states, action, np.random.default_rng(1))
+        branches, weights = learned.outcomes(states[:1], action)
+        assert weights.sum() == pytest.approx(1) and (weights > 0).all()
+        for after, shares in ((drawn, np.full(4000, 1 / 4000)), (branches[:, 0], weights)):
+            mean = shares @ after
+            spread = np.sqrt(shares @ (after - mean) ** 2)
+            few = 3 / np.sqrt(2 * len(np.unique(after[:, 0])))
+            assert np.abs((mean - moved(states[0], action)) / SPREAD).max() < near + few
+            assert np.abs(spread / SPREAD - 1).max() < near + few
+
+
+def test_without_noise_a_linear_step_is_interpolated_exactly():
+    still = Noisy(0.0, draws=300)
+    learned = Nearby.of(still.states, still.after[None], still, noiseless=True)
+    fresh = np.random.default_rng(2).uniform(-0.5, 0.5, (50, 2)) * [1, 20]
+    for action in range(2):
+        (found,), weights = learned.outcomes(fresh, action)
+        assert weights.tolist() == [1.0] and np.abs((found - moved(fresh, action)) / [1, 20]).max() < 1e-4
+    assert still.regressed().noiseless and np.abs(still.regressed().residuals / [2, 40]).max() < NOISELESS
+
+
+def test_distances_are_shares_of_the_box_and_short_ways_round_a_circle():
+    states = np.array([[3.0, 0.0], [3.0, 0.999], [4.0, 0.5]])
+    placed = unit_chart(states, ((2.0, 6.0), (0.0, 1.0)), (1,))
+    assert placed[:, 0] == pytest.approx([0.25, 0.25, 0.5])
+    apart = np.linalg.norm(placed[:, None] - placed, axis=2)
+    assert apart[0, 1] == pytest.approx(0.001, rel=1e-3)
+    assert apart[0, 2] == pytest.approx(np.hypot(0.25, 1 / np.pi))  # across the circle, whose length is 1
