@@ -21,9 +21,7 @@ class Noisy:
     def __init__(self, spread, draws=4000):
         self.rng = np.random.default_rng(0)
         self.states = self.rng.uniform(-0.7, 0.7, (draws, 2)) * [1, 20]
-        self.after = np.stack(
-            [moved(self.states, a) + spread * self.rng.standard_normal((draws, 2)) for a in range(2)]
-        )
+        self.after = np.stack([moved(self.states, a) + spread * self.rng.standard_normal((draws, 2)) for a in range(2)])
 
     def regressed(self):
         n = len(self.states)

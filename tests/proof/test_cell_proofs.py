@@ -216,6 +216,7 @@ def test_simulators_that_are_not_what_they_declare_are_refused(wrong, boxes, mes
         ({"value": SimpleNamespace(value=None, reason="no V explains it")}, "without a value: no V explains it"),
         ({"lipschitz": [[np.inf]]}, "lipschitz must be a number from 0"),
         ({"lipschitz": [[1e200]]}, "to 1e\\+12"),
+        ({"lipschitz": [[[0.5]]]}, r"a number for each of 2 actions, got \[\[\[0.5\]\]\]"),
         ({"value": lambda states: 1e-300 * states[:, 0]}, "multiply both by a positive constant"),
         ({"value": lambda states: 0 * states[:, 0]}, "the value is the same at every state"),
         ({"points": None}, "pass points=41, say, along each coordinate"),

@@ -1,0 +1,59 @@
+"""What the checker derives from sums, part by part: the same as the library, in another way."""
+
+import numpy as np
+import pytest
+from saved_records import (
+    PLANE,
+    STEADY,
+    STEADY_PLANE,
+    TORN,
+    TORN_PLANE,
+    _certify,
+    _episodes,
+    _plane_reward,
+    at_points,
+    away_from_zero,
+    climb,
+    proof,
+)
+
+from certirl import Legendre
+from certirl.checker import bands as second
+from certirl.checker.certificates import Certificate
+from certirl.checker.records import read
+
+TAIL = {"tail": 0.003}
+SWITCHING = {"expert": away_from_zero, "tube": 0.4}
+MAKERS = {
+    "action": lambda: _certify(climb, STEADY, Legendre(2), **TAIL),
+    "box": lambda: _certify(_plane_reward(), STEADY_PLANE, PLANE, **TAIL),
+    "sum": lambda: proof("sum"),
+    "policy": lambda: _certify(climb, TORN, Legendre(2), **SWITCHING, **TAIL),
+    "policy box": lambda: _certify(climb, TORN_PLANE, PLANE, samples=40_000, **SWITCHING | {"tube": 0.5}, **TAIL),
+    "policy at points": lambda: at_points(MAKERS["policy"]),
+    "episodes": lambda: _certify(climb, _episodes(STEADY), Legendre(2), None, **TAIL),
+    "episodes of a policy": lambda: _certify(climb, _episodes(TORN), Legendre(2), None, **SWITCHING, **TAIL),
+}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_checker_derives_every_part_of_the_bands_that_the_library_has(kind, tmp_path):
+    made = MAKERS[kind]()
+    derived = Certificate(read(made.save(tmp_path / "made.npz")), None)
+    for ground, other in zip(made.grounds, derived.grounds, strict=True):
+        work, here = second.Derivation(other), ground.bands
+        there = {band.pair: band for band in work.bands()}
+        for band in here.pairs:
+            same = there[band.pair]
+            scale = float((band.estimation + band.second_order).max() + band.tail)
+            assert same.curve.middle == pytest.approx(band.curve, abs=1e-9 * scale + band.floating)
+            for own, again in (
+                (band.estimation, same.estimation),
+                (band.second_order, same.second),
+                (np.array(band.tail), np.array(same.tail)),
+            ):
+                assert own.shape == again.shape and own.ravel() == pytest.approx(again.ravel(), rel=1e-7)
+            assert 0.2 * band.floating < same.rounding < 5 * band.floating
+        if here.visits.size:
+            assert work.visits() == pytest.approx(here.visits, rel=1e-7) and (here.visits < 1).any()
+            assert work.span() == pytest.approx(here.span, rel=1e-7) and here.span > 0
