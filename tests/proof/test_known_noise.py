@@ -9,9 +9,10 @@ import pytest
 from scipy.stats import norm
 
 import certirl
+from certirl.checker import known_noise as checker
 from certirl.cli import main
 from certirl.ground import archive
-from certirl.proof.drift import RIDGES, Drift, DriftSums, fit_drift, radius
+from certirl.proof.drift import RIDGES, Drift, DriftSums, _inside, fit_drift, radius
 from certirl.proof.known_noise import Setting, prove
 
 THETA = np.array([[0.24, 0.9], [-0.36, 0.9]])
@@ -229,6 +230,40 @@ def test_no_bound_exceeds_the_truth(kind, spread):
             assert slack.min() >= -1e-9
             tightest = min(tightest, float((slack / (loss.estimation + loss.second)).min()))
     assert tightest < 0.75  # the bounds are not much too wide either
+
+
+@pytest.mark.parametrize("rows", ["independent", "paired", "dependent"])
+def test_the_checker_has_the_same_set_of_drifts(rows):
+    rng, n = np.random.default_rng(3), 400
+    states, actions = rng.uniform(-1, 1, 2 * n), np.repeat([0, 1], n)
+    after = np.clip(THETA[actions, 0] + THETA[actions, 1] * states + 0.3 * rng.normal(size=2 * n), -1, 1)
+    sums = DriftSums.of(states, actions, after, 2, rows)
+    assert len(sums.walls) > 50
+    drift = fit_drift(sums, 0.3, 0.1, 1.0)
+    own = [checker.Rows(*_inside(sums, action), *sums.at_wall(action), 1.0) for action in range(2)]
+    again = checker._drifts(own, 0.3, 0.1, rows)
+    assert again.theta == pytest.approx(drift.coefficients, abs=1e-7)
+    assert again.shape == pytest.approx(drift.shape, rel=1e-5)
+    functionals = rng.normal(size=(5, 2, 2))
+    assert again.size(functionals) == pytest.approx(drift.size(functionals), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["switch", "switches near an end", "constant"])
+@pytest.mark.parametrize("spread", [0.003, 0.03])
+def test_the_checker_derives_every_part_of_the_bounds(kind, spread):
+    reward, chosen = setting(kind, cells=120)
+    if "near" in kind:
+        chosen = (np.arange(121) > 0).astype(int)
+    shape = spread**2 * np.array([[[1.0, 0.3], [0.3, 2.0]], [[0.8, -0.2], [-0.2, 1.5]]])
+    discount = 0.3 if "near" in kind else 0.7  # the tents beside an end count as met always
+    bounds = prove(Setting(Drift(THETA, shape, 0.3), discount, reward, chosen))
+    again = checker.Derivation(checker.Set(THETA, shape), 0.3, discount, reward, chosen)
+    for pair, loss in bounds.pairs.items():
+        estimated, estimation, grid, second = again.parts[pair]
+        assert estimated == pytest.approx(loss.curve, abs=1e-9) and estimation == pytest.approx(loss.estimation)
+        assert second == pytest.approx(loss.second, rel=1e-5) and grid == pytest.approx(loss.grid, rel=1e-5)
+        assert again.lower[pair] == pytest.approx(loss.lower, rel=1e-5, abs=1e-7) and 0 < again.rounding < 1e-6
+    assert again.span == pytest.approx(bounds.span, rel=1e-5)
 
 
 def test_a_certificate_is_saved_and_checked_and_a_changed_one_rejected(tmp_path):
