@@ -251,14 +251,14 @@ def traced(path, processes):
 def selected(mutant, tests):
     """The tests that run a mutant, the cheapest first, and how long each may take.
 
-    Those of the file named after the module are put before others of 16 times their cost. Tests of one file and about
-    the same cost stay together, for the sake of what they share.
+    Those of the file named after the module, and those that compare the checker with the library, are put before others
+    of 16 times their cost. Tests of one file and about the same cost stay together, for the sake of what they share.
     """
-    lines, stem, found = range(*mutant["lines"]), f"/test_{Path(mutant['file']).stem}", []
+    lines, first, found = range(*mutant["lines"]), (f"/test_{Path(mutant['file']).stem}", "/test_derived"), []
     for name, test in tests.items():
         if any(line in lines for line in test["lines"].get(mutant["file"], ())):
             cost, file = test["seconds"], name.split("::")[0]
-            found.append((round(math.log2(cost)) - 4 * (stem in file), file, cost, name))
+            found.append((round(math.log2(cost)) - 4 * any(one in file for one in first), file, cost, name))
     return {name: 30 + 5 * cost for _, _, cost, name in sorted(found)}
 
 
