@@ -10,7 +10,8 @@ that file is not run again. Which lines each test runs is measured once (tests/t
 source or the test changes.
 
 A mutant that no test runs lives. It is "endless", which counts as killed, if one test takes five times and 30 s longer
-than without the change, and "late", which does not, if all its tests together take longer than `--seconds`.
+than without the change, and "late", which does not, if all its tests together take longer than `--seconds`; all this is
+time of the processor.
 
 Left alone are words, checks of the input, allowances for rounding, which are larger than need be on purpose, and what
 may be anything: forecasts, choices that are made on training data, and the steps of iterations that end where they end.
@@ -27,11 +28,14 @@ import math
 import multiprocessing
 import os
 import random
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -210,13 +214,11 @@ def _pytest(source, files, folder, seconds, *more):
     command += [word for name in ("traced", "no:cacheprovider", "no:xdist") for word in ("-p", name)]
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MPLCONFIGDIR": folder}
     paths = os.pathsep.join([str(source), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, env={**os.environ, **settings, "PYTHONPATH": paths}, timeout=seconds, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return None, ""
+    limited = partial(resource.setrlimit, resource.RLIMIT_CPU, (seconds, seconds)) if seconds else None
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **settings, "PYTHONPATH": paths}, preexec_fn=limited, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
+    )  # fmt: skip
     return done.returncode, done.stdout
 
 
@@ -280,12 +282,11 @@ def run(task):
             code, output = _pytest(
                 folder, {name.split("::")[0]: 0 for name in tests}, folder, seconds, "-x", f"--order={order}"
             )
-        result = {None: "late", 0: "lives"}.get(code, "killed")
+        codes = {0: "lives", -signal.SIGPROF: "endless", -signal.SIGXCPU: "late", -signal.SIGKILL: "late"}
+        result = codes.get(code, "killed")
         if result == "killed":
             failed = [line.split(" ", 1)[1] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
             by = failed[0].split(" - ")[0] if failed else output[-300:]
-            if Path(folder, "order.late").stat().st_size:
-                result = "endless"
     return mutant | {"result": result, "by": by, "tests": len(tests), "seconds": round(time.monotonic() - began, 1)}
 
 
@@ -316,7 +317,7 @@ def main():
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True, help="results, a line of JSON for each mutant")
     parser.add_argument("--lines", type=Path, default=ROOT / "build/lines.json", help="which lines each test runs")
-    parser.add_argument("--seconds", type=float, default=600, help="for the tests of one mutant")
+    parser.add_argument("--seconds", type=int, default=300, help="for the tests of one mutant")
     parser.add_argument("--again", action="store_true", help="run those again that were not killed")
     parser.add_argument("--report", action="store_true", help="print the results and run nothing")
     asked = parser.parse_args()

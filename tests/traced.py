@@ -1,13 +1,14 @@
 """A plugin of pytest for tests/mutants.py: `--lines-to FILE` tells which lines tests run, `--order FILE` runs some.
 
 What several tests share (a fixture of a module, a cached value, what is made when a module is read) is run by each test
-that uses it. The tests of an order are run in it, each for as many seconds at most as are written beside it.
+that uses it. The tests of an order are run in it, each for as many seconds at most as are written beside it. Seconds are
+of the processor, so that they do not depend on what else it does.
 """
 
 import contextlib
-import faulthandler
 import functools
 import json
+import signal
 import sys
 import threading
 import time
@@ -34,7 +35,7 @@ def pytest_configure(config):
 
 class _Order:
     def __init__(self, path):
-        self.seconds, self.late = json.loads(path.read_text()), path.with_suffix(".late").open("w")
+        self.seconds = json.loads(path.read_text())
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items):
@@ -42,10 +43,10 @@ class _Order:
         items[:] = [found[name] for name in self.seconds if name in found]
 
     def pytest_runtest_logstart(self, nodeid):
-        faulthandler.dump_traceback_later(self.seconds[nodeid], file=self.late, exit=True)
+        signal.setitimer(signal.ITIMER_PROF, self.seconds[nodeid])  # whose signal ends the process
 
     def pytest_unconfigure(self):
-        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 class _Lines:
@@ -76,11 +77,11 @@ class _Lines:
     def _shared(self, name):
         self.uses[self.now[-1]].add(name)
         self.now.append(name)
-        began = time.perf_counter()
+        began = time.process_time()
         try:
             yield
         finally:
-            self.seconds[name] = max(time.perf_counter() - began, self.seconds[name])
+            self.seconds[name] = max(time.process_time() - began, self.seconds[name])
             self.now.pop()
 
     def _call(self, frame, event, value):
@@ -108,11 +109,11 @@ class _Lines:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item):
-        began, self.now = time.perf_counter(), [item.nodeid]
+        began, self.now = time.process_time(), [item.nodeid]
         fixtures = (one for name in item.fixturenames for one in item._fixtureinfo.name2fixturedefs.get(name, ()))
         self.uses[item.nodeid] |= {item.nodeid.split("::")[0], *(f"{one.baseid} {one.argname}" for one in fixtures)}
         yield
-        self.seconds[item.nodeid], self.now = time.perf_counter() - began, [""]
+        self.seconds[item.nodeid], self.now = time.process_time() - began, [""]
 
     def pytest_runtest_logreport(self, report):
         self.passed[report.nodeid] = self.passed.get(report.nodeid, True) and report.passed

@@ -8,6 +8,7 @@ from saved_records import (
     STEADY_PLANE,
     TORN,
     TORN_PLANE,
+    Coins,
     _certify,
     _episodes,
     _plane_reward,
@@ -22,10 +23,23 @@ from certirl.checker import bands as second
 from certirl.checker.certificates import Certificate
 from certirl.checker.records import read
 
+
+class Returning(Coins):
+    """Half of the next states lie beside the state where the expert switches."""
+
+    def sample(self, states, action, rng):
+        return np.where(super().sample(states, action, rng) > 0, 0.1, -0.8)
+
+
 TAIL = {"tail": 0.003}
+THREE_ACTIONS = Coins([(0.7,), (0.3,), (0.55,)], (0.1, 0.2, -0.1))
+BACK = Returning((0.5, 0.5), (0.4, -0.4))
 SWITCHING = {"expert": away_from_zero, "tube": 0.4}
 MAKERS = {
     "action": lambda: _certify(climb, STEADY, Legendre(2), **TAIL),
+    "three actions": lambda: _certify(climb, THREE_ACTIONS, Legendre(2), **TAIL),
+    "visits": lambda: _certify(climb, BACK, Legendre(2), **SWITCHING, **TAIL),
+    "visits in episodes": lambda: _certify(climb, _episodes(BACK), Legendre(2), None, **SWITCHING, **TAIL),
     "box": lambda: _certify(_plane_reward(), STEADY_PLANE, PLANE, **TAIL),
     "sum": lambda: proof("sum"),
     "policy": lambda: _certify(climb, TORN, Legendre(2), **SWITCHING, **TAIL),

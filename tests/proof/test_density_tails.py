@@ -65,6 +65,26 @@ def test_a_density_gives_a_tail_that_is_proved_and_close():
         assert tail.number(columns) < rough.number(columns) < derivative(2).number(columns) / 10
 
 
+@pytest.mark.parametrize("share", [0.6, 1.2])
+def test_a_curvature_on_a_box_is_contradicted_if_it_is_too_small(share):
+    """∫∫|∂²p/∂y_1²| of two independent Gaussian coordinates is that of one, 4·0.242/std²."""
+    std, box = 0.5, ((-4, 4), (-4, 4))
+
+    def density(y, s, action):
+        apart = (y[None] - 0.2 * s[:, None]) / std
+        return np.exp(-(apart**2).sum(axis=2) / 2) / (2 * math.pi * std**2)
+
+    smooth = [certirl.Smooth(2, (0.2 / std) ** 2 * math.sqrt(2))] * 2
+    curvature = [share * 4 * 0.242 / std**2, 4 / std**2]
+    tail = certirl.tail_from_density(density, box, n_actions=1, smooth=smooth, curvature=curvature, points=80)
+    columns = product(Legendre(4), Legendre(4), index="full")
+    if share < 1:
+        with pytest.raises(ValueError, match=r"contradicted by the density of action 0.* in coordinate 0"):
+            tail.number(columns)
+    else:
+        assert tail.number(columns) < 1
+
+
 @pytest.mark.slow
 def test_densities_on_a_box():
     std = 3.0
