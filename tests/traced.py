@@ -1,8 +1,8 @@
 """A plugin of pytest for tests/mutants.py: `--lines-to FILE` tells which lines tests run, `--order FILE` runs some.
 
 What several tests share (a fixture of a module, a cached value, what is made when a module is read) is run by each test
-that uses it. The tests of an order are run in it, each for as many seconds at most as are written beside it. Seconds are
-of the processor, so that they do not depend on what else it does.
+that uses it. The tests of an order are run in it, each for as many seconds at most as are written beside it. They are
+seconds of the processor, so that they do not depend on what else it does.
 """
 
 import contextlib
