@@ -219,7 +219,8 @@ def test_a_plan_that_stands_still_where_the_expert_makes_for_an_end_is_told_by_i
         idle.unfinished,
     )  # all of the plan go on: they differ where those of the expert end
     assert plan == n > 10 * expert > 0 and idle.idle == pytest.approx((n - expert - 1.645 * (n - expert) ** 0.5) / n)
-    assert same.unfinished == (0, 0) and same.idle == 0 and eager.idle == 0
+    assert same.unfinished == (0, 0) and same.idle == eager.idle == 0
+    assert idle.returns is None and idle.loss == 0
 
 
 def test_episodes_go_on_from_where_they_end_and_no_farther():
