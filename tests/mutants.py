@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("proof", "fit", "checker")
 # Tests that see something of these rooms: files and folders.
 TESTS = [*ROOMS, "properties", "solver", "environments/test_rewarding.py", "environments/test_planning.py"]
-TESTS += [f"claims/test_{name}.py" for name in ("contract", "margins", "attacks", "tabular")]
+TESTS += [f"claims/test_{name}.py" for name in ("contract", "margins", "attacks", "tabular", "cases", "examples")]
 # What is said in words or drawn is compared with pages and reports, which are not run here.
 WORDS = {
     *("__str__", "__repr__", "_headline", "lines", "statement", "claim", "plot", "report", "said", "trusted", "word"),

@@ -7,7 +7,7 @@ import pytest
 
 import certirl
 from certirl import Fourier, Legendre, product
-from certirl.proof.misfit import distance_from, excess
+from certirl.proof.misfit import _chances, distance_from, excess
 
 
 class Tank:
@@ -176,3 +176,16 @@ def test_true_noise_is_refused_as_rarely_as_promised(place):
         (declared,) = NOISE[law](scale).least_noise(1)
         wrong += excess(columns, states[:, None], ends, declared, (0.0, 1.0), log(1 / 0.2)) is not None
     assert wrong <= 60 * 0.6
+
+
+def test_the_chance_of_an_interval_and_its_copies_is_bounded_wherever_the_drift_leads():
+    """The copies are two gaps apart; the drift leads to some place between an interval and the middle of a gap."""
+    (noise,) = certirl.GaussianNoise(0.5, slope=1.0).least_noise(1)
+    for length in (0.2, 0.6):
+        gaps = np.linspace(length, 3, 8)
+        places = np.linspace(0, 1, 201)[:, None] * gaps / 2
+        ends = gaps - length / 2
+        each = [noise.within_interval(place, length) for place in places]
+        exact = np.array(each) + noise.beyond(np.maximum(ends - places, 0)) + noise.beyond(np.maximum(ends + places, 0))
+        most, found = np.minimum(exact.max(axis=0), 1), _chances(noise, gaps, length)
+        assert (most <= found + 1e-12).all() and (found <= 1.2 * most).all()
