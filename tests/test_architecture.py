@@ -90,6 +90,13 @@ def test_importing_is_light(code, further):
     heavy = ("scipy", "highspy", "clarabel", *others, *further)
     loaded = run(f"{code}; import sys; print([m for m in {heavy!r} if m in sys.modules])")
     assert loaded.strip() == "[]"
+    code = """
+import certirl, sys
+log = certirl.Transitions([0.0, 0.3, 0.6, 1.0] * 9, [0, 1, 1, 0, 0, 1] * 6, [0.5, 1.0, 0.0, 0.2] * 9)
+certirl.solve(log, discount=0.5, basis=certirl.Legendre(2))
+print("pyarrow" in sys.modules)
+"""
+    assert run(code).strip() == "False"  # arrays need none
 
 
 def test_the_facade_shows_its_own_public_names_alone():

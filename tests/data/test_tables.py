@@ -560,17 +560,6 @@ def test_a_box_or_actions_that_make_no_sense_are_refused(tmp_path):
         tables.stream(tmp_path)
 
 
-def test_without_pyarrow_csv_works_and_parquet_says_what_to_install(tmp_path, monkeypatch):
-    table = columns_of(walks(), "transitions")
-    csv, parquet = write(tmp_path / "log.csv", table), write(tmp_path / "log.parquet", table)
-    log = tables.read(parquet, **BOX)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert_same_sums(certirl.measure(tables.stream(csv, **BOX), basis=BASIS), certirl.measure(log, basis=BASIS))
-    with pytest.raises(ImportError, match=r'pip install "certirl\[parquet\]"'):
-        tables.stream(parquet)
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_progress_reaches_the_number_of_rows(tmp_path, format):
     table, calls = columns_of(walks(300), "transitions"), []

@@ -1,7 +1,9 @@
 """Formats of tables: files and data frames behind one interface, in batches of rows.
 
 `Table` is the interface; another kind of table is one more subclass of it, made by `open_table`. `certirl.data.tables`
-says which columns to read. Rows are counted from 0 in every format. Errors name the row; the caller adds the file.
+says which columns to read. Arrow reads files and converts texts, whole columns at a time. Where it fails, each cell is
+looked at, for a sentence about the first that is wrong. Rows are counted from 0 in every format. Errors name the row;
+the caller adds the file.
 """
 
 from __future__ import annotations
@@ -10,20 +12,17 @@ import csv
 import glob
 import gzip
 import hashlib
-import importlib
-import io
 import os
 import re
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from functools import cached_property, partial
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import cached_property
+from io import TextIOWrapper
 from itertools import islice
-from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +34,8 @@ from certirl.ground.domain import MOST_ACTIONS, Array
 from certirl.ground.doors import as_text, file_name, printable, setting, shown
 from certirl.ground.unpacking import TooLargeError, arrays_of, regular, unzipped
 
-ColumnValues = dict[str, NDArray[Any]]
+ColumnValues = dict[str, Any]  # arrays; of texts those of Arrow
+Converter = Callable[[str], float]
 
 # A file is identified by its length and this many bytes at both ends: hashing 100 GB would take minutes.
 _HASHED = 2**16
@@ -47,8 +47,9 @@ _DAMAGES = (
     OSError, ValueError, TypeError, KeyError, EOFError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 # Texts that stand for a missing value; "none" may be the name of an action.
-_MISSING = frozenset(["", "NA", "na", "N/A", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "NaT"])
+_MISSING = ("", "NA", "na", "N/A", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "NaT")
 _TRUTH = {"true": 1.0, "false": 0.0}
+_COMMA = r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$"  # a number with a decimal comma
 
 
 class Columns(NamedTuple):
@@ -107,11 +108,12 @@ class Columns(NamedTuple):
         """All columns to read, each once."""
         return list(dict.fromkeys([*self.required, self.action, *self.flags]))
 
-    def converters(self) -> dict[str, Callable[[Any], float]]:
-        """For each column the function that makes a number of a cell; nan for a missing one."""
-        special: dict[str | None, Callable[[Any], float]] = dict.fromkeys(self.flags, _truth)
-        special |= {self.action: partial(_action, self.actions) if self.actions else _truth}
-        special |= {self.step: _time, self.episode: partial(_label, {})}
+    def converters(self) -> dict[str, Converter]:
+        """For each column the function that makes a number of a text that is not missing."""
+        numbers: dict[str, int] = {}  # of the names of episodes, in the order of their appearance
+        special: dict[str | None, Converter] = dict.fromkeys(self.flags, _truth)
+        special |= {self.action: self.actions.index if self.actions else _truth, self.step: _time}
+        special |= {self.episode: lambda name: numbers.setdefault(name, len(numbers))}
         return {name: special.get(name, _number) for name in self.names}
 
     def __str__(self) -> str:
@@ -123,62 +125,72 @@ class Columns(NamedTuple):
         return f"{which}; {after}; {ends}"
 
 
+def _number(text: str) -> float:
+    """The number in a text, without 1_000 and digits of other scripts."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return float(text)
+
+
+def _truth(text: str) -> float:
+    """A number, or 1 for True and 0 for False."""
+    value = _TRUTH.get(text.lower())
+    return _number(text) if value is None else value
+
+
+def _time(text: str) -> float:
+    """A number, or the seconds since 1970 of a time; in UTC if it names no time zone."""
+    try:
+        return _number(text)
+    except ValueError:
+        moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
 def _is_missing(cell: Any) -> bool:
     if isinstance(cell, str):
         return cell.strip() in _MISSING
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, Real) and cell != cell)
-
-
-def _number(cell: Any) -> float:
-    """The number in a cell; texts as NumPy reads them, without 1_000 and digits of other scripts."""
-    if isinstance(cell, str):
-        if "_" in cell or not cell.isascii():
-            raise ValueError(cell)
-        return np.nan if _is_missing(cell) else float(cell)
-    if isinstance(cell, Real | Decimal) and not isinstance(cell, bool | np.bool_):
-        return float(cell)
-    if _is_missing(cell):
-        return np.nan
-    raise ValueError(cell)
-
-
-def _truth(cell: Any) -> float:
-    """A number, or 1 for True and 0 for False."""
-    if isinstance(cell, bool | np.bool_):
-        return float(cell)
-    value = _TRUTH.get(cell.strip().lower()) if isinstance(cell, str) else None
-    return _number(cell) if value is None else value
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or cell != cell
 
 
 def _is_name(cell: Any) -> bool:
     """Whether a cell is a text that is neither a number nor a truth value."""
     try:
-        return isinstance(cell, str) and not _is_missing(cell) and _truth(cell) is None
+        return isinstance(cell, str) and not _is_missing(cell) and _truth(cell.strip()) is None
     except ValueError:
         return True
 
 
-def _action(names: tuple[str, ...], cell: Any) -> float:
-    return np.nan if _is_missing(cell) else float(names.index(str(cell).strip()))
+def _cells(column: Any) -> Any:
+    """A column of any library as an array, or as an Arrow array of texts, None where one is missing.
 
+    Categories and objects of Python are the texts that they print; lists are the rows of a matrix.
+    """
+    if isinstance(column, np.ndarray) and column.dtype.kind not in "OUST":
+        return column
+    import pyarrow as pa
 
-def _label(numbers: dict[str, int], cell: Any) -> float:
-    """The number of a name, in the order of their appearance."""
-    text = str(cell).strip() if isinstance(cell, str) or not _is_missing(cell) else ""
-    return numbers.setdefault(text, len(numbers)) if text else np.nan
-
-
-def _time(cell: Any) -> float:
-    """A number, or the seconds since 1970 of a time; in UTC if it names no time zone."""
-    try:
-        return _number(cell)
-    except ValueError:
-        moment = datetime.fromisoformat(cell.strip()) if isinstance(cell, str) else cell
-    if not isinstance(moment, datetime):
-        if not isinstance(moment, date):
-            raise ValueError(cell)
-        moment = datetime(moment.year, moment.month, moment.day)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.Array):
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_string(column.type):
+            return column
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64())
+        column = column.to_numpy(zero_copy_only=False)
+    values = np.asarray(column)
+    if values.dtype.kind not in "OUST" or values.ndim > 1:
+        return values
+    cells = values.tolist()
+    if cells and isinstance(cells[0], list | tuple | np.ndarray):
+        if not all(isinstance(cell, list | tuple | np.ndarray) and len(cell) == len(cells[0]) for cell in cells):
+            raise ValueError("its lists must be equally long, and none missing")
+        return np.array(cells, dtype=np.float64)
+    with suppress(ValueError, TypeError):
+        return pa.array(cells, pa.string(), from_pandas=True)
+    return pa.array([None if _is_missing(cell) else str(cell) for cell in cells], pa.string())
 
 
 class Section(NamedTuple):
@@ -241,7 +253,7 @@ class Table(ABC):
         """
         first, converters = section.first, columns.converters()
         for cells in self.raw(columns.names, rows, section):
-            if self.delimiter and columns.episode and first == 0 and not _is_name(cells[columns.episode][0]):
+            if self.delimiter and columns.episode and first == 0 and not _is_name(cells[columns.episode].tolist()[0]):
                 converters[columns.episode] = _number  # in text the first cell decides whether episodes have names
             numbers = {
                 name: _converted(values, name, columns, converters[name], first) for name, values in cells.items()
@@ -258,7 +270,7 @@ class Table(ABC):
     def coordinates(self, names: Sequence[str]) -> int:
         """The number of coordinates in these columns; cells may be lists."""
         first = next(self.raw(names, 1), {})
-        return sum(values.shape[1] if values.ndim == 2 else 1 for values in first.values()) or len(names)
+        return sum(values.shape[1] if np.ndim(values) == 2 else 1 for values in first.values()) or len(names)
 
     def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
         """The smallest and largest value of each column; None if rows must be read for that."""
@@ -277,7 +289,7 @@ class Table(ABC):
         """The different texts in a column."""
         texts: set[str] = set()
         for cells in self.raw([column], _BLOCK):
-            found = {str(value) for value in set(cells[column].tolist()) if not _is_missing(value)}
+            found = (value for value in cells[column].unique().tolist() if not _is_missing(value))
             texts |= {as_text(text, f"every name in the column {column}") for text in found}
             if len(texts) > MOST_ACTIONS:
                 raise ValueError(f"the column {column} holds more than {MOST_ACTIONS:,} different names of actions")
@@ -286,7 +298,7 @@ class Table(ABC):
     def sections(self, columns: Columns, rows: int) -> list[Section]:
         """Cut the table into sections of at least ``rows`` rows, where the format allows."""
         cells = {} if columns.episode is None else next(self.raw([columns.episode], 1), {})
-        by_name = any(values.dtype.kind not in "iuf" for values in cells.values())
+        by_name = any(np.asarray(values[:1]).dtype.kind not in "iuf" for values in cells.values())
         if columns.by_ends or by_name or not self.blocks:
             return [WHOLE]  # episodes are numbered as they appear
         sections, start, first, size = list[Section](), 0, 0, 0
@@ -304,47 +316,63 @@ class Table(ABC):
         return Section(sum(self.blocks[: section.blocks[1]]), (section.blocks[1], len(self.blocks)))
 
 
-def _converted(
-    values: NDArray[Any], name: str, columns: Columns, convert: Callable[[Any], float], first: int
-) -> NDArray[Any]:
-    """A column as numbers, by its type if it has one, else cell by cell."""
+def _converted(values: Any, name: str, columns: Columns, convert: Converter, first: int) -> NDArray[Any]:
+    """A column as numbers."""
+    if not isinstance(values, np.ndarray):
+        return _from_texts(values, name, columns, convert, first)
     kind = values.dtype.kind
     if values.ndim > 2:
         raise ValueError(f"the column {name} has shape {list(values.shape)}: states are [n] or [n, d]")
-    if kind in "iuf" and not (name == columns.action and columns.actions):
+    if kind in "iuf":
         return values
     if kind == "b" and convert is _truth:
         return values.astype(np.int8)
     if kind in "mM" and convert is _time:
-        unit, zero = np.timedelta64(1, "us"), np.zeros(1, values.dtype)
-        return np.asarray((values - zero) / unit) / 1e6  # not a time becomes nan
-    if kind not in "OUST" + "M" * (name == columns.episode) or values.ndim > 1:
-        raise ValueError(f"the column {name} holds {values.dtype}, not numbers")
-    try:
-        return np.fromiter(map(convert, values.tolist()), dtype=np.float64, count=len(values))
-    except (ValueError, TypeError, OverflowError):
-        raise ValueError(_fault(values.tolist(), name, columns, convert, first)) from None
+        since: NDArray[Any] = values - np.zeros(1, values.dtype)
+        return np.asarray(since / np.timedelta64(1, "us")) / 1e6  # not a time becomes nan
+    if kind == "M" and name == columns.episode:
+        return _from_texts(_cells(values.astype(str)), name, columns, convert, first)
+    raise ValueError(f"the column {name} holds {values.dtype}, not numbers")
 
 
-def _fault(values: Iterable[Any], name: str, columns: Columns, convert: Callable[[Any], float], first: int) -> str:
-    """The first cell that cannot be read, in a sentence."""
-    for row, cell in enumerate(values, start=first):
+def _from_texts(texts: Any, name: str, columns: Columns, convert: Converter, first: int) -> NDArray[Any]:
+    """A column of texts as numbers: by Arrow if it can, else each of the different texts once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(texts)
+    blank = _MISSING if name != columns.episode else ("",)
+    there = pc.if_else(pc.is_in(trimmed, pa.array(blank)), pa.scalar(None, pa.string()), trimmed)
+    with suppress(pa.ArrowInvalid):
+        if convert in (_number, _truth, _time):
+            return np.asarray(there.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    for zone in (None, "UTC") if convert is _time else ():
+        with suppress(pa.ArrowInvalid):
+            microseconds = there.cast(pa.timestamp("us", zone)).cast(pa.int64())
+            return np.asarray(microseconds.to_numpy(zero_copy_only=False) / 1e6)
+    coded = there.dictionary_encode(null_encoding="encode")
+    codes, numbers = coded.indices.to_numpy(), np.full(len(coded.dictionary), np.nan)
+    for code, text in enumerate(coded.dictionary.to_pylist()):
         try:
-            convert(cell)
-        except (ValueError, TypeError, OverflowError):
-            why = "not a number"
-            if name == columns.action and columns.actions:
-                why = f"which is none of the actions {', '.join(columns.actions)}"
-            elif convert is _truth and name != columns.action:
-                why = "neither True nor False"
-            elif name == columns.step:
-                why = "neither a number nor a time such as 2026-01-31T12:00:00"
-            elif isinstance(cell, str) and re.fullmatch(r"\s*[-+]?[\d.]+,[\d,.]*\d\s*", cell):
-                why += "; write decimal points, not commas"
-            elif name == columns.action:
-                why += "; write names in all rows or in none"
-            return f"the column {name} holds {shown(cell)} in row {row}, {why}"
-    raise AssertionError("no cell is at fault")
+            numbers[code] = np.nan if text is None else convert(text)
+        except (ValueError, OverflowError):
+            row = int((codes == code).argmax())
+            found = f"the column {name} holds {shown(texts[row].as_py())} in row {first + row}"
+            raise ValueError(f"{found}, {_why(text, name, columns, convert)}") from None
+    return numbers[codes]
+
+
+def _why(text: str, name: str, columns: Columns, convert: Converter) -> str:
+    """Why a text is no value of a column."""
+    if name == columns.action and columns.actions:
+        return f"which is none of the actions {', '.join(columns.actions)}"
+    if convert is _truth and name != columns.action:
+        return "neither True nor False"
+    if name == columns.step:
+        return "neither a number nor a time such as 2026-01-31T12:00:00"
+    if re.fullmatch(r"[-+]?[\d.]+,[\d,.]*\d", text):
+        return "not a number; write decimal points, not commas"
+    return "not a number" + "; write names in all rows or in none" * (name == columns.action)
 
 
 def missing(name: str, row: int) -> str:
@@ -423,12 +451,15 @@ def find_tables(sources: Any) -> tuple[Any, ...]:
 
 def _in_memory(source: Any) -> Any:
     """A frame whose columns can be taken by their names, more than once: a table of Arrow if it has no other form."""
-    if isinstance(source, Mapping | np.ndarray) or hasattr(source, "to_numpy"):
+    if isinstance(source, np.ndarray):
+        return {name: source[name] for name in source.dtype.names or ()}
+    if isinstance(source, Mapping) or hasattr(source, "to_numpy"):
         return source
-    arrow = _pyarrow("pyarrow", f"the {type(source).__name__}")
-    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
-        return arrow.table(source)
-    return importlib.import_module("pyarrow.interchange").from_dataframe(source)
+    import pyarrow as pa
+    import pyarrow.interchange
+
+    has_interface = hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
+    return pa.table(source) if has_interface else pyarrow.interchange.from_dataframe(source)
 
 
 def is_table(source: Any) -> bool:
@@ -509,7 +540,7 @@ class _File(Table):
 
 
 class _Parquet(_File):
-    """A Parquet file, read by pyarrow, which is an optional dependency."""
+    """A Parquet file, read by pyarrow."""
 
     @cached_property
     def _footer(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -540,7 +571,7 @@ class _Parquet(_File):
                 if batch is None:
                     return
                 if batch.num_rows:
-                    yield {name: _from_arrow(batch.column(name)) for name in names}
+                    yield {name: _cells(batch.column(name)) for name in names}
 
     def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
         bounds = []
@@ -564,37 +595,11 @@ class _Parquet(_File):
         return box[:, :, 0].min(axis=0), box[:, :, 1].max(axis=0)
 
     def _opened(self) -> Any:
-        parquet = _pyarrow("pyarrow.parquet", self.name)
+        from pyarrow import parquet
+
         with _undamaged("a Parquet file"):
             # Page by page: by default the compressed columns of a whole row group are fetched before its first row.
             return parquet.ParquetFile(self.file, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True)
-
-
-def _pyarrow(module: str, what: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise ImportError(f'{what} cannot be read without pyarrow: pip install "certirl[parquet]"') from None
-
-
-def _from_arrow(column: Any) -> NDArray[Any]:
-    """An Arrow column as an array; what NumPy has no type for as objects, None where one is missing."""
-    arrow = importlib.import_module("pyarrow")
-    if arrow.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    elif arrow.types.is_decimal(column.type):
-        column = column.cast(arrow.float64())
-    settings = {} if isinstance(column, arrow.ChunkedArray) else {"zero_copy_only": False}
-    return _stacked(np.asarray(column.to_numpy(**settings)))
-
-
-def _stacked(values: NDArray[Any]) -> NDArray[Any]:
-    """A column whose cells are lists of equal length as a matrix ``[n, d]``; any other as it is."""
-    if values.dtype != object or not len(values) or not isinstance(values[0], list | tuple | np.ndarray):
-        return values
-    if not all(isinstance(cell, list | tuple | np.ndarray) and len(cell) == len(values[0]) for cell in values):
-        raise ValueError("its lists must be equally long, and none missing")
-    return np.array(values.tolist(), dtype=np.float64)
 
 
 class _Text(_File):
@@ -602,7 +607,7 @@ class _Text(_File):
 
     def _opened(self, mode: str = "rt") -> Any:
         stream: Any = unzipped(self.file) if self.file.suffix.lower() == ".gz" else self.file.open("rb")
-        return io.TextIOWrapper(stream, encoding="utf-8-sig") if mode == "rt" else stream
+        return TextIOWrapper(stream, encoding="utf-8-sig") if mode == "rt" else stream
 
     @cached_property
     def _head(self) -> tuple[tuple[str, ...], str, bool]:
@@ -637,40 +642,54 @@ class _Text(_File):
             return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b"")) - 1
 
     def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
-        places, first = [self.names.index(name) for name in names], 0
-        plain = True  # as long as all cells are numbers, NumPy converts them without calling Python
+        first = 0
         with self._opened() as stream:
             _lines(stream, 1, every=True)
             while (lines := _lines(stream, rows)) is not None:
-                _check_fields(lines, len(self.names), self.delimiter, first)
-                first += len(lines)
-                cells = self._numbers(lines, places) if plain and lines else None
-                if cells is None:
-                    plain, cells = plain and not lines, self._texts(lines, places)
+                cells, first = self._cut(lines, names, first) if lines else {}, first + len(lines)
                 del lines  # or the text of two batches would be in memory
-                if len(cells):
-                    yield dict(zip(names, cells.T, strict=True))
+                if cells:
+                    yield cells
 
-    def _texts(self, lines: list[str], places: list[int]) -> NDArray[Any]:
-        """The cells ``[n, columns]`` as texts."""
-        rows = ([fields[place] for place in places] for fields in csv.reader(lines, delimiter=self.delimiter))
-        if self.delimiter != ",":
-            rows = ([_with_point(cell) if "," in cell else cell for cell in cells] for cells in rows)
-        return np.array(list(rows), dtype=object).reshape(len(lines), len(places))
+    def _cut(self, lines: list[str], names: Sequence[str], first: int) -> ColumnValues:
+        """These columns of lines that are rows."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        from pyarrow import csv as reader
 
-    def _numbers(self, lines: list[str], places: list[int]) -> Array | None:
-        """The cells ``[n, columns]``; None if some cell is no number."""
-        settings: dict[str, Any] = {"usecols": places, "comments": None, "quotechar": '"', "encoding": None}
-        text = lines if self.delimiter == "," else [line.replace(",", ".") for line in lines]
+        delimiter, content = self.delimiter, "".join(lines)
+        if not delimiter.isascii():  # which is all that Arrow takes
+            delimiter, content = "\x1f", content.replace(delimiter, "\x1f")
+        every = [str(place) for place in range(len(self.names))]
+        wanted = [every[self.names.index(name)] for name in names]
+        settings = (
+            reader.ReadOptions(use_threads=False, column_names=every, block_size=len(content) * 4),
+            reader.ParseOptions(delimiter=delimiter),
+            reader.ConvertOptions(include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())),
+        )
         try:
-            return np.asarray(np.loadtxt(text, delimiter=self.delimiter, ndmin=2, **settings))
-        except (ValueError, IndexError):
-            return None
+            table = reader.read_csv(pa.BufferReader(content.encode()), *settings)
+        except pa.ArrowInvalid:
+            table = ()
+        if len(table) != len(lines) or ('"' in content and any(line.count('"') % 2 for line in lines)):
+            raise ValueError(self._fault(lines, first))
+        columns = [table[place].combine_chunks() for place in wanted]
+        if delimiter != "," and "," in content:
+            columns = [pc.replace_substring_regex(column, _COMMA, r"\1.\2") for column in columns]
+        return dict(zip(names, columns, strict=True))
 
-
-def _with_point(cell: str) -> str:
-    """A number with a decimal comma as one with a point; other texts as they are."""
-    return cell.replace(",", ".") if re.fullmatch(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*", cell) else cell
+    def _fault(self, lines: list[str], first: int) -> str:
+        """The first line with a quote left open, or with more or fewer fields than the header, in a sentence."""
+        width = len(self.names)
+        for row, line in enumerate(lines, start=first):
+            start, count = repr(line.strip()[:60]), len(next(csv.reader([line], delimiter=self.delimiter)))
+            if line.count('"') % 2:
+                return f"row {row} has a quote that is not closed: {start}"
+            if count != width:
+                many = "write decimal points, not commas, and quote texts that hold commas"
+                why = many if count > width else "the line is cut short"
+                return f"row {row} has {count} fields, the header {width}: {start}; {why}"
+        return f"its rows {first} to {first + len(lines) - 1} are not divided into columns by {self.delimiter!r}"
 
 
 def _lines(stream: Any, count: int, *, every: bool = False) -> list[str] | None:
@@ -683,7 +702,7 @@ def _lines(stream: Any, count: int, *, every: bool = False) -> list[str] | None:
         raise ValueError("it is not a gzip file, or it is damaged or cut short") from None
     if not lines or every:
         return lines or None
-    return [line for line in lines if (text := line.lstrip()) and text[0] != "#"]
+    return [line for line in lines if "#" < line[0] < "\x80" or line.lstrip()[:1] not in ("", "#")]
 
 
 def _delimiter(header: str, rows: list[str]) -> str:
@@ -700,43 +719,24 @@ def _delimiter(header: str, rows: list[str]) -> str:
     return marks[0] if marks else ","
 
 
-def _check_fields(lines: list[str], width: int, delimiter: str, first: int) -> None:
-    """Refuse lines with more or fewer fields than the header, and quotes left open."""
-    quoted = [(row, line) for row, line in enumerate(lines, start=first) if '"' in line]
-    for row, line in quoted:
-        if line.count('"') % 2:
-            raise ValueError(f"row {row} has a quote that is not closed: {line.strip()[:60]!r}")
-    if not quoted and {line.count(delimiter) for line in lines} <= {width - 1}:
-        return
-    for row, fields in enumerate(csv.reader(lines, delimiter=delimiter)):
-        if len(fields) != width:
-            many = "write decimal points, not commas, and quote texts that hold commas"
-            why = many if len(fields) > width else "the line is cut short"
-            text = repr(lines[row].strip()[:60])
-            raise ValueError(f"row {first + row} has {len(fields)} fields, the header {width}: {text}; {why}")
-
-
 class _Arrays(Table):
     """Arrays as columns, each made when it is read; that of the states may be a matrix ``[n, d]``."""
 
-    @cached_property
     @abstractmethod
-    def _arrays(self) -> list[tuple[str, Callable[[], Any]]]:
-        """The name of each column, and the function that gives it."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self._arrays)
-
     def _column(self, name: str) -> Any:
-        values = dict(self._arrays)[name]()
-        return values if getattr(values, "ndim", 1) and hasattr(values, "__len__") else np.atleast_1d(values)
+        """A column as its library has it."""
+
+    def _columns(self, names: Sequence[str]) -> dict[str, Any]:
+        columns = {name: self._column(name) for name in names}
+        return {
+            name: values if hasattr(values, "__len__") else np.atleast_1d(values) for name, values in columns.items()
+        }
 
     def count(self) -> int:
-        return len(self._column(self.names[0])) if self.names else 0
+        return len(self._columns(self.names[:1])[self.names[0]]) if self.names else 0
 
     def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
-        columns = {name: self._column(name) for name in names}
+        columns = self._columns(names)
         if len({len(values) for values in columns.values()}) > 1:
             lengths = ", ".join(f"{len(values)} {name}" for name, values in columns.items())
             raise ValueError(f"its arrays must be equally long, got {lengths}")
@@ -747,46 +747,45 @@ class _Arrays(Table):
             yield {name: _part(values, start, min(start + rows, end)) for name, values in columns.items()}
 
 
-def _part(column: Any, start: int, end: int) -> NDArray[Any]:
-    """Some rows of a column of any library as an array."""
-    part = (column.iloc if hasattr(column, "iloc") else column)[start:end]
-    return _from_arrow(part) if hasattr(part, "combine_chunks") else _stacked(np.asarray(part))
+def _part(column: Any, start: int, end: int) -> Any:
+    """Some rows of a column of any library."""
+    return _cells((column.iloc if hasattr(column, "iloc") else column)[start:end])
 
 
 class _Npz(_File, _Arrays):
     """An npz file."""
 
     @cached_property
-    def _arrays(self) -> list[tuple[str, Callable[[], Any]]]:
+    def names(self) -> tuple[str, ...]:
         with _undamaged("an npz file of plain arrays"), zipfile.ZipFile(self.file) as archive:
-            names = [member.removesuffix(".npy") for member in archive.namelist()]
-        return [(name, partial(self._loaded, name)) for name in names]
+            return tuple(member.removesuffix(".npy") for member in archive.namelist())
 
-    def _loaded(self, name: str) -> NDArray[Any]:
+    def _column(self, name: str) -> NDArray[Any]:
         with _undamaged("an npz file of plain arrays"):
             return arrays_of(self.file, [name])[name]
 
 
 class _Frame(_Arrays):
-    """A data frame, a mapping of arrays, a structured array, or what has the Arrow C interface."""
+    """A data frame of pandas, polars or Arrow, or a mapping of arrays."""
 
     kind = unit = "data frame"
 
     def __init__(self, source: Any) -> None:
         self.name, self._source = f"the {type(source).__name__}", source
+        keys = list(source if isinstance(source, Mapping) else getattr(source, "column_names", None) or source.columns)
+        levels = [] if isinstance(source, Mapping) else getattr(getattr(source, "index", None), "names", ())
+        self._levels = {str(name): name for name in levels if name is not None and name not in keys}
+        self._keys = {str(key): key for key in keys}
+        self._names = (*map(str, keys), *self._levels)
 
-    @cached_property
-    def _arrays(self) -> list[tuple[str, Callable[[], Any]]]:
-        source = self._source
-        if isinstance(source, Mapping):
-            return [(str(key), partial(source.__getitem__, key)) for key in source]
-        if isinstance(source, np.ndarray):
-            return [(name, partial(source.__getitem__, name)) for name in source.dtype.names or ()]
-        if hasattr(source, "to_numpy"):  # pandas, where names may be in the index, and polars
-            levels = [] if not hasattr(source, "index") else [name for name in source.index.names if name is not None]
-            in_index = [(str(n), partial(source.index.get_level_values, n)) for n in levels if n not in source.columns]
-            return [*((str(key), partial(source.__getitem__, key)) for key in source.columns), *in_index]
-        return [(name, partial(source.column, place)) for place, name in enumerate(source.column_names)]
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._names
+
+    def _column(self, name: str) -> Any:
+        if name in self._levels:  # pandas has names in the index, too
+            return self._source.index.get_level_values(self._levels[name])
+        return self._source[self._keys[name]]
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:
@@ -796,7 +795,7 @@ class _Frame(_Arrays):
     def fingerprint(self, columns: Columns) -> str:
         count = self.count()
         text = [str(count)]
-        for values in map(self._column, (*columns.states, *columns.next_states)):
+        for values in self._columns((*columns.states, *columns.next_states)).values():
             text += [repr(_part(values, start, start + _HEAD).tolist()) for start in (0, max(count - _HEAD, 0))]
         return hashlib.sha256("".join(text).encode()).hexdigest()[:16]
 

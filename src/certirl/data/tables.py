@@ -169,6 +169,9 @@ def recognise(table: Table, names: Names, *, demonstrations: bool = False) -> Co
             f"the column {unclear[0]} does not say whether an episode was terminated or cut off: write "
             f"{setting('terminated', repr(unclear[0]))} if it was, or leave the column out if no state is terminal"
         )
+    for name in (*states, *after, action):
+        if there.count(name) > 1:
+            raise ValueError(f"it has more than one column {name}")
     columns = Columns(
         states=states,
         next_states=() if demonstrations else after,
