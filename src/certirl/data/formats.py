@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from io import TextIOWrapper
-from itertools import islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -193,21 +193,8 @@ def _cells(column: Any) -> Any:
     return pa.array([None if _is_missing(cell) else str(cell) for cell in cells], pa.string())
 
 
-class Section(NamedTuple):
-    """Rows of a table that can be read by themselves.
-
-    Attributes:
-        first: the number of its first row.
-        blocks: its blocks, from the first up to but not including the second; None for the whole table.
-
-    :meta private:
-    """
-
-    first: int = 0
-    blocks: tuple[int, int] | None = None
-
-
-WHOLE = Section()
+Section = tuple[int, int | None]  # from which row on, and up to which; None for the last
+WHOLE: Section = (0, None)
 
 
 class Table(ABC):
@@ -251,7 +238,7 @@ class Table(ABC):
 
         Columns of numbers keep their precision. Names of episodes are numbered in the order of their appearance.
         """
-        first, converters = section.first, columns.converters()
+        first, converters = section[0], columns.converters()
         for cells in self.raw(columns.names, rows, section):
             if self.delimiter and columns.episode and first == 0 and not _is_name(cells[columns.episode].tolist()[0]):
                 converters[columns.episode] = _number  # in text the first cell decides whether episodes have names
@@ -296,24 +283,16 @@ class Table(ABC):
         return texts
 
     def sections(self, columns: Columns, rows: int) -> list[Section]:
-        """Cut the table into sections of at least ``rows`` rows, where the format allows."""
+        """Cut the table into sections of at least ``rows`` rows, where they can be read by themselves."""
         cells = {} if columns.episode is None else next(self.raw([columns.episode], 1), {})
-        by_name = any(np.asarray(values[:1]).dtype.kind not in "iuf" for values in cells.values())
+        by_name = any(np.asarray(values).dtype.kind not in "iuf" for values in cells.values())
         if columns.by_ends or by_name or not self.blocks:
             return [WHOLE]  # episodes are numbered as they appear
-        sections, start, first, size = list[Section](), 0, 0, 0
-        for end, count in enumerate(self.blocks, start=1):
-            size += count
-            if size >= rows or end == len(self.blocks):
-                sections.append(Section(first, (start, end)))
-                start, first, size = end, first + size, 0
-        return sections
-
-    def following(self, section: Section) -> Section | None:
-        """All rows after a section; None if it extends to the end."""
-        if section.blocks is None or section.blocks[1] == len(self.blocks):
-            return None
-        return Section(sum(self.blocks[: section.blocks[1]]), (section.blocks[1], len(self.blocks)))
+        cuts, ends = [0], np.cumsum(self.blocks).tolist()
+        for end in ends:
+            if end - cuts[-1] >= rows or end == ends[-1] > cuts[-1]:
+                cuts.append(end)
+        return list(pairwise(cuts)) or [WHOLE]
 
 
 def _converted(values: Any, name: str, columns: Columns, convert: Converter, first: int) -> NDArray[Any]:
@@ -373,11 +352,6 @@ def _why(text: str, name: str, columns: Columns, convert: Converter) -> str:
     if re.fullmatch(r"[-+]?[\d.]+,[\d,.]*\d", text):
         return "not a number; write decimal points, not commas"
     return "not a number" + "; write names in all rows or in none" * (name == columns.action)
-
-
-def missing(name: str, row: int) -> str:
-    """A sentence about a value that is not there."""
-    return f"{name} is missing or not finite in row {row}"
 
 
 def open_table(source: Any, delimiter: str | None = None) -> Table:
@@ -562,9 +536,10 @@ class _Parquet(_File):
         return sum(self.blocks)
 
     def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
-        groups = range(*section.blocks or (0, len(self.blocks)))
+        starts = np.cumsum(self.blocks) - self.blocks
+        groups = np.flatnonzero((starts >= section[0]) & (starts < (section[1] or np.inf))).tolist()
         with self._opened() as stored:
-            batches = stored.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(names))
+            batches = stored.iter_batches(batch_size=rows, row_groups=groups, columns=list(names))
             while True:
                 with _undamaged("a Parquet file"):
                     batch = next(batches, None)
@@ -574,25 +549,23 @@ class _Parquet(_File):
                     yield {name: _cells(batch.column(name)) for name in names}
 
     def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
-        bounds = []
         with self._opened() as stored:
             metadata = stored.metadata
-            for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
-                places = {group.column(i).path_in_schema: i for i in range(group.num_columns)}
-                statistics: list[Any] = [group.column(places[name]).statistics for name in names if name in places]
-                if group.num_rows == 0:
-                    continue
-                if len(statistics) < len(names) or not all(
-                    column and column.has_min_max and column.has_null_count and not column.null_count
-                    for column in statistics
+            places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
+            groups = [metadata.row_group(i) for i in range(metadata.num_row_groups) if self.blocks[i]]
+            if not groups or not {*names} <= {*places}:
+                return None
+            known = [[group.column(places[name]).statistics for name in names] for group in groups]
+            for one in chain.from_iterable(known):
+                # Nulls, infinities and other types: reading the rows names the first of them.
+                if not (one and one.has_min_max and one.has_null_count and not one.null_count) or not all(
+                    isinstance(value, int | float) and np.isfinite(value) for value in (one.min, one.max)
                 ):
                     return None
-                bounds.append([(column.min, column.max) for column in statistics])
-        values = [value for group in bounds for pair in group for value in pair]
-        if not values or not all(isinstance(value, int | float) and np.isfinite(value) for value in values):
-            return None  # nulls, infinities and other types: reading the rows names the first of them
-        box = np.array(bounds, dtype=np.float64)
-        return box[:, :, 0].min(axis=0), box[:, :, 1].max(axis=0)
+            low, high = (
+                np.array([[getattr(one, end) for one in row] for row in known], float) for end in ("min", "max")
+            )
+        return low.min(axis=0), high.max(axis=0)
 
     def _opened(self) -> Any:
         from pyarrow import parquet
@@ -740,9 +713,7 @@ class _Arrays(Table):
         if len({len(values) for values in columns.values()}) > 1:
             lengths = ", ".join(f"{len(values)} {name}" for name, values in columns.items())
             raise ValueError(f"its arrays must be equally long, got {lengths}")
-        first, end = section.first, len(columns[names[0]])
-        if section.blocks is not None:
-            end = first + sum(self.blocks[slice(*section.blocks)])
+        first, end = section[0], len(columns[names[0]]) if section[1] is None else section[1]
         for start in range(first, end, rows):
             yield {name: _part(values, start, min(start + rows, end)) for name, values in columns.items()}
 

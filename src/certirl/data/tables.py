@@ -19,9 +19,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from itertools import groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ from certirl.data.formats import (
     find_tables,
     in_table,
     is_table,
-    missing,
     open_table,
 )
 from certirl.data.transitions import Piece, Rows, Stream, Transitions, join_episodes, join_terminal
@@ -67,7 +65,6 @@ EPISODE = ("episode", "episode_id", "episode_index", "trajectory", "trajectory_i
 TERMINATED = ("terminated", "terminal")
 _AHEAD = 2  # rows after a batch: the state that its last step leads to, and whether the episode ended there
 _FEW_ACTIONS = 100  # up to which the largest action is the number of actions, whichever of them occur
-_OUTSIDE = "a state lies outside the domain"
 _HEAD = 64  # rows that are compared to recognise the same data in two formats
 
 
@@ -304,20 +301,21 @@ class Chunk(Record):
     def loaded(self) -> Steps:
         """All steps of the table, before conversion."""
         table = self.table()
-        batches = watched(self.batches(table, self.rows), table.count, len, None, unit="rows")
-        rows = Steps.joined(list(batches)).noted(*table.notes)
+        rows = next(self.batches(table)).noted(*table.notes)
         if not self.columns.by_episode:
             return replace(rows, episodes=None if rows.episodes is None else numbered(rows.episodes))
         is_time = rows.step is not None and not is_number(str(table.first_value(str(self.columns.step))))
         unit = f"{'seconds in ' * is_time}{self.columns.step}"
         return rows.by_episode(controls=self.conversion.controls is not None, unit=unit)
 
-    def batches(self, table: Table, rows: int, section: Section = WHOLE) -> Iterator[Steps]:
-        """Its rows in batches, before they are paired to steps; actions that are none are refused by their rows."""
-        columns, first, ended = self.columns, section.first, 0
-        for cells in table.batches(columns, rows, section):
-            for name in columns.required:
-                _check_present(cells[name], name, first)
+    def batches(self, table: Table, rows: int | None = None, section: Section = WHOLE) -> Iterator[Steps]:
+        """Its rows in batches, all in one without ``rows``, before they are paired to steps.
+
+        Values that are missing and actions that are none are refused by their rows.
+        """
+        columns, first, ended = self.columns, section[0], 0
+        for cells in self._whole(table) if rows is None else table.batches(columns, rows, section):
+            self._check_present(cells, first, table if rows is None else None)
             ends = [_flags(cells[name], name, first) for name in columns.flags]
             actions = flat(cells[columns.action])
             episodes = None if columns.episode is None else cells[columns.episode]
@@ -328,9 +326,7 @@ class Chunk(Record):
             elif columns.by_episode and episodes is None:
                 episodes = np.zeros(len(actions), dtype=np.intp)
             if self.conversion.controls is None:
-                may_miss = not columns.next_states and actions.ndim == 1 and actions.dtype.kind in "if"
-                if not may_miss:
-                    _check_present(actions, columns.action, first)
+                may_miss = not columns.next_states and actions.ndim == 1
                 logged = np.where(has_action(actions), actions, 0) if may_miss else actions
                 as_actions(logged, n_actions=self.conversion.n_actions, first=first)
             yield Steps(
@@ -346,6 +342,37 @@ class Chunk(Record):
         if first == 0:
             raise ValueError("there are no rows in it; leave it out")
 
+    def _whole(self, table: Table) -> list[ColumnValues]:
+        """All rows in one batch; none if there are no rows."""
+        columns, action = self.columns, self.columns.action
+        batches = table.batches(columns, self.rows)
+        parts = list(watched(batches, table.count, lambda cells: len(cells[action]), None, unit="rows"))
+        return [{name: np.concatenate([part[name] for part in parts]) for name in columns.names}] if parts else []
+
+    def _check_present(self, cells: ColumnValues, first: int, table: Table | None) -> None:
+        """Refuse rows without a value: the first of them, or of a whole table all, and those outside the domain."""
+        columns, conversion = self.columns, self.conversion
+        needed = (*columns.required, *((columns.action,) if columns.next_states else ()))
+        wrong = {f"{name} is missing or not finite": ~_is_there(cells[name]) for name in needed}
+        if not any(rows.any() for rows in wrong.values()):
+            return
+        if table is None:
+            what, rows = next((what, rows) for what, rows in wrong.items() if rows.any())
+            raise ValueError(f"{what} in row {first + int(rows.argmax())}")
+        if columns.by_episode and not columns.next_states:
+            acted = has_action(flat(cells[columns.action]), controls=conversion.controls is not None)
+            wrong[f"{columns.action} is missing or not finite"] = ~acted & ~_is_last(cells, columns)
+        if conversion.domain is not None and conversion.state is None and conversion.outside == "refuse":
+            low, high = np.array(conversion.domain).T
+            ends = [_side_by_side(cells, names) for names in (columns.states, columns.next_states) if names]
+            beyond = np.any([(values < low) | (values > high) for values in ends], axis=0)
+            beyond[:, list(conversion.periodic)] = False
+            wrong["a state lies outside the domain"] = beyond.any(axis=1)
+        told = [
+            _counted(what, np.flatnonzero(rows), table, columns.episode) for what, rows in wrong.items() if rows.any()
+        ]
+        raise ValueError(f"{'; '.join(told)}: correct these rows or remove them")
+
     def _windows(self, table: Table, batches: Iterator[Steps]) -> Iterator[tuple[Steps, int]]:
         """Its rows in batches with the two rows after each, and their number without these."""
         held: list[Steps] = []
@@ -356,8 +383,8 @@ class Chunk(Record):
                 yield window, begun
             held = [window.where(slice(begun, None))]
         if held:
-            begun, following = len(held[0]), table.following(self.section)
-            for batch in () if following is None else self.batches(table, _AHEAD, following):
+            begun, end = len(held[0]), self.section[1]
+            for batch in () if end is None else self.batches(table, _AHEAD, (end, None)):
                 held.append(batch)
                 if sum(map(len, held)) >= begun + _AHEAD:
                     break
@@ -365,14 +392,7 @@ class Chunk(Record):
 
 
 def _side_by_side(cells: ColumnValues, names: tuple[str, ...]) -> Array:
-    values = np.stack([cells[name] for name in names], axis=1) if len(names) > 1 else cells[names[0]]
-    return values[:, None] if values.ndim == 1 else values
-
-
-def _check_present(values: NDArray[Any], name: str, first: int) -> None:
-    there = _is_there(values)
-    if not there.all():
-        raise ValueError(missing(name, first + int(there.argmin())))
+    return np.column_stack([cells[name] for name in names])
 
 
 def _flags(values: NDArray[Any], name: str, first: int) -> NDArray[np.bool_]:
@@ -527,7 +547,7 @@ def read(sources: Any, **settings: Any) -> Transitions:
     chunks, parts = _opened(sources, names, conversion), []
     conversion = chunks[0].conversion
     for chunk in chunks:
-        with in_table(chunk.name), _all_faults(chunk):
+        with in_table(chunk.name):
             parts.append(chunk.loaded())
     try:
         columns = chunks[0].columns
@@ -535,61 +555,18 @@ def read(sources: Any, **settings: Any) -> Transitions:
         return conversion.transitions(_joined(parts), columns.states if is_named else ())
     except ValueError as problem:
         for chunk, steps in zip(chunks, parts, strict=True):
-            with in_table(chunk.name), _all_faults(chunk):
+            with in_table(chunk.name):
                 if len(steps):
                     conversion.apply(steps)  # finds the table, if the fault is in one of them
         raise ValueError(f"{chunks[0].name}{' …' * (len(chunks) > 1)}: {problem}") from None
-
-
-@contextmanager
-def _all_faults(chunk: Chunk) -> Iterator[None]:
-    """Where a table is refused for one of its rows, say what is wrong with all of them."""
-    try:
-        yield
-    except ValueError as problem:
-        raise ValueError(_faults(chunk) or str(problem)) from None
-
-
-def _faults(chunk: Chunk) -> str:
-    """All rows of a table with a value that is missing or outside, counted by what is wrong; empty for one alone."""
-    columns, conversion, table = chunk.columns, chunk.conversion, chunk.table()
-    try:
-        batches = list(table.batches(columns, ROWS))
-        cells = {name: np.concatenate([batch[name] for batch in batches]) for name in columns.names}
-    except (ValueError, TypeError):
-        return ""  # a cell that cannot be read is a fault of its own
-    actions, n = flat(cells[columns.action]), len(cells[columns.action])
-    wrong = {f"{name} is missing or not finite": ~_is_there(cells[name]) for name in columns.required}
-    absent = ~_is_there(actions)
-    if columns.by_episode and not columns.next_states:
-        absent = ~has_action(actions, controls=conversion.controls is not None) & ~_is_last(cells, columns)
-    wrong[f"{columns.action} is missing or not finite"] = absent
-    if conversion.domain is not None and conversion.state is None and conversion.outside == "refuse":
-        low, high = np.array(conversion.domain).T
-        outside = np.zeros(n, dtype=bool)
-        for names in filter(None, (columns.states, columns.next_states)):
-            values = _side_by_side(cells, names)
-            beyond = (values < low) | (values > high)
-            beyond[:, list(conversion.periodic)] = False
-            outside |= beyond.any(axis=1)
-        wrong[_OUTSIDE] = outside
-    found = {what: np.flatnonzero(rows) for what, rows in wrong.items() if rows.any()}
-    if not found or [*found] == [_OUTSIDE]:  # `Conversion` says more of states that lie outside
-        return ""
-    told = [_counted(what, rows, table, columns.episode) for what, rows in found.items()]
-    return f"{'; '.join(told)}: correct these rows or remove them"
 
 
 def _counted(what: str, rows: NDArray[np.intp], table: Table, episode: str | None) -> str:
     """What is wrong in which row first, by the name of its episode in the table, and in how many more."""
     first, which = int(rows[0]), ""
     if episode is not None:
-        start = 0
-        for batch in table.raw([episode], ROWS):
-            if first < start + len(batch[episode]):
-                which = f" ({episode} {batch[episode][first - start]})"
-                break
-            start += len(batch[episode])
+        names = chain.from_iterable(batch[episode].tolist() for batch in table.raw([episode], ROWS))
+        which = f" ({episode} {next(islice(names, first, None))})"
     more = f" and {number_of(len(rows) - 1, 'further row')}" if len(rows) > 1 else ""
     return f"{what} in row {first}{which}{more}"
 
@@ -622,7 +599,7 @@ def read_demonstrations(sources: Any, **settings: Any) -> tuple[tuple[Any, Any, 
     parts, chunks = [], _opened(sources, names, conversion, demonstrations=True)
     for chunk in chunks:
         with in_table(chunk.name):
-            rows = Steps.joined(list(chunk.batches(chunk.table(), ROWS)))
+            rows = next(chunk.batches(chunk.table()))
             rows = rows.where(has_action(rows.actions))
             if not len(rows):
                 raise ValueError("there are no demonstrations in it")
