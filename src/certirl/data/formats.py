@@ -153,7 +153,7 @@ def _is_missing(cell: Any) -> bool:
     return cell is None or type(cell).__name__ in ("NAType", "NaTType") or cell != cell
 
 
-def _is_name(cell: Any) -> bool:
+def is_name(cell: Any) -> bool:
     """Whether a cell is a text that is neither a number nor a truth value."""
     try:
         return isinstance(cell, str) and not _is_missing(cell) and _truth(cell.strip()) is None
@@ -175,8 +175,8 @@ def _cells(column: Any) -> Any:
     if isinstance(column, pa.Array):
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if pa.types.is_string(column.type):
-            return column
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            return column.cast(pa.string())
         if pa.types.is_decimal(column.type):
             column = column.cast(pa.float64())
         column = column.to_numpy(zero_copy_only=False)
@@ -240,7 +240,7 @@ class Table(ABC):
         """
         first, converters = section[0], columns.converters()
         for cells in self.raw(columns.names, rows, section):
-            if self.delimiter and columns.episode and first == 0 and not _is_name(cells[columns.episode].tolist()[0]):
+            if self.delimiter and columns.episode and first == 0 and not is_name(cells[columns.episode].tolist()[0]):
                 converters[columns.episode] = _number  # in text the first cell decides whether episodes have names
             numbers = {
                 name: _converted(values, name, columns, converters[name], first) for name, values in cells.items()
@@ -268,10 +268,6 @@ class Table(ABC):
         values = (value for cells in self.raw([name], _LOOKED_AT) for value in cells[name].tolist())
         return next((value for value in values if not _is_missing(value)), None)
 
-    def has_names(self, column: str) -> bool:
-        """Whether a column holds texts that are neither numbers nor truth values."""
-        return _is_name(self.first_value(column))
-
     def names_in(self, column: str) -> set[str]:
         """The different texts in a column."""
         texts: set[str] = set()
@@ -296,47 +292,41 @@ class Table(ABC):
 
 
 def _converted(values: Any, name: str, columns: Columns, convert: Converter, first: int) -> NDArray[Any]:
-    """A column as numbers."""
-    if not isinstance(values, np.ndarray):
-        return _from_texts(values, name, columns, convert, first)
-    kind = values.dtype.kind
-    if values.ndim > 2:
+    """A column as numbers, nan where one is missing; of texts each that differs is looked at once if Arrow cannot."""
+    kind = values.dtype.kind if isinstance(values, np.ndarray) else "U"
+    if kind != "U" and values.ndim > 2:
         raise ValueError(f"the column {name} has shape {list(values.shape)}: states are [n] or [n, d]")
     if kind in "iuf":
         return values
     if kind == "b" and convert is _truth:
         return values.astype(np.int8)
     if kind in "mM" and convert is _time:
-        since: NDArray[Any] = values - np.zeros(1, values.dtype)
-        return np.asarray(since / np.timedelta64(1, "us")) / 1e6  # not a time becomes nan
+        return np.asarray((values - np.zeros(1, values.dtype)) / np.timedelta64(1, "us")) / 1e6  # nan if it is no time
     if kind == "M" and name == columns.episode:
-        return _from_texts(_cells(values.astype(str)), name, columns, convert, first)
-    raise ValueError(f"the column {name} holds {values.dtype}, not numbers")
-
-
-def _from_texts(texts: Any, name: str, columns: Columns, convert: Converter, first: int) -> NDArray[Any]:
-    """A column of texts as numbers: by Arrow if it can, else each of the different texts once."""
+        values = _cells(values.astype(str))
+    elif kind != "U" or isinstance(values, np.ndarray):
+        raise ValueError(f"the column {name} holds {values.dtype}, not numbers")
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    trimmed = pc.utf8_trim_whitespace(texts)
-    blank = _MISSING if name != columns.episode else ("",)
-    there = pc.if_else(pc.is_in(trimmed, pa.array(blank)), pa.scalar(None, pa.string()), trimmed)
+    trimmed = pc.utf8_trim_whitespace(values)
+    blank = pa.array(_MISSING if name != columns.episode else ("",))
+    texts = pc.if_else(pc.is_in(trimmed, blank), pa.scalar(None, pa.string()), trimmed)
     with suppress(pa.ArrowInvalid):
         if convert in (_number, _truth, _time):
-            return np.asarray(there.cast(pa.float64()).to_numpy(zero_copy_only=False))
+            return np.asarray(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
     for zone in (None, "UTC") if convert is _time else ():
         with suppress(pa.ArrowInvalid):
-            microseconds = there.cast(pa.timestamp("us", zone)).cast(pa.int64())
+            microseconds = texts.cast(pa.timestamp("us", zone)).cast(pa.int64())
             return np.asarray(microseconds.to_numpy(zero_copy_only=False) / 1e6)
-    coded = there.dictionary_encode(null_encoding="encode")
+    coded = texts.dictionary_encode(null_encoding="encode")
     codes, numbers = coded.indices.to_numpy(), np.full(len(coded.dictionary), np.nan)
     for code, text in enumerate(coded.dictionary.to_pylist()):
         try:
             numbers[code] = np.nan if text is None else convert(text)
         except (ValueError, OverflowError):
             row = int((codes == code).argmax())
-            found = f"the column {name} holds {shown(texts[row].as_py())} in row {first + row}"
+            found = f"the column {name} holds {shown(values[row].as_py())} in row {first + row}"
             raise ValueError(f"{found}, {_why(text, name, columns, convert)}") from None
     return numbers[codes]
 
@@ -414,7 +404,7 @@ def find_tables(sources: Any) -> tuple[Any, ...]:
     first_names: dict[Path, Path] = {}
     for file in files:
         if suffix_of(file) not in _FORMATS:
-            raise ValueError(f"cannot read {file}: transitions come as {_suffixes()}")
+            raise ValueError(f"cannot read {file}: transitions come as {_SUFFIXES}")
         regular(file)
         first = first_names.setdefault(file.resolve(), file)
         if first is not file:
@@ -470,11 +460,6 @@ def check_repeats(files: Iterable[tuple[str, str]], *, can_allow: bool = True) -
         first[fingerprint] = name
 
 
-def _suffixes() -> str:
-    *first, last = _FORMATS
-    return f"{', '.join(first)} or {last}"
-
-
 def _files_of(path: Any) -> list[Path]:
     place = as_path(path)
     if place.is_dir():
@@ -482,7 +467,7 @@ def _files_of(path: Any) -> list[Path]:
         files = [file for file in place.iterdir() if suffix_of(file) in _FORMATS and file.name[0] not in "._"]
         suffixes = sorted({suffix_of(file) for file in files})
         if not suffixes:
-            raise FileNotFoundError(f"there is no {_suffixes()} file in the folder {place}")
+            raise FileNotFoundError(f"there is no {_SUFFIXES} file in the folder {place}")
         if len(suffixes) > 1:
             raise ValueError(
                 f"the folder {place} holds {' and '.join(suffixes)} files: name those to read, say "
@@ -630,24 +615,25 @@ class _Text(_File):
         import pyarrow.compute as pc
         from pyarrow import csv as reader
 
-        delimiter, content = self.delimiter, "".join(lines)
+        delimiter, text = self.delimiter, "".join(lines)
         if not delimiter.isascii():  # which is all that Arrow takes
-            delimiter, content = "\x1f", content.replace(delimiter, "\x1f")
+            delimiter, text = "\x1f", text.replace(delimiter, "\x1f")
+        content = text.encode()
         every = [str(place) for place in range(len(self.names))]
         wanted = [every[self.names.index(name)] for name in names]
         settings = (
-            reader.ReadOptions(use_threads=False, column_names=every, block_size=len(content) * 4),
+            reader.ReadOptions(use_threads=False, column_names=every, block_size=min(len(content), 2**31 - 1)),
             reader.ParseOptions(delimiter=delimiter),
             reader.ConvertOptions(include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())),
         )
         try:
-            table = reader.read_csv(pa.BufferReader(content.encode()), *settings)
+            table = reader.read_csv(pa.BufferReader(content), *settings)
         except pa.ArrowInvalid:
             table = ()
-        if len(table) != len(lines) or ('"' in content and any(line.count('"') % 2 for line in lines)):
+        if len(table) != len(lines) or ('"' in text and any(line.count('"') % 2 for line in lines)):
             raise ValueError(self._fault(lines, first))
         columns = [table[place].combine_chunks() for place in wanted]
-        if delimiter != "," and "," in content:
+        if delimiter != "," and "," in text:
             columns = [pc.replace_substring_regex(column, _COMMA, r"\1.\2") for column in columns]
         return dict(zip(names, columns, strict=True))
 
@@ -699,17 +685,16 @@ class _Arrays(Table):
     def _column(self, name: str) -> Any:
         """A column as its library has it."""
 
-    def _columns(self, names: Sequence[str]) -> dict[str, Any]:
-        columns = {name: self._column(name) for name in names}
-        return {
-            name: values if hasattr(values, "__len__") else np.atleast_1d(values) for name, values in columns.items()
-        }
+    def _whole(self, name: str) -> Any:
+        """A column; a single number is one of one row."""
+        values = self._column(name)
+        return values if getattr(values, "ndim", 1) and hasattr(values, "__len__") else np.atleast_1d(values)
 
     def count(self) -> int:
-        return len(self._columns(self.names[:1])[self.names[0]]) if self.names else 0
+        return len(self._whole(self.names[0])) if self.names else 0
 
     def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
-        columns = self._columns(names)
+        columns = {name: self._whole(name) for name in names}
         if len({len(values) for values in columns.values()}) > 1:
             lengths = ", ".join(f"{len(values)} {name}" for name, values in columns.items())
             raise ValueError(f"its arrays must be equally long, got {lengths}")
@@ -766,9 +751,10 @@ class _Frame(_Arrays):
     def fingerprint(self, columns: Columns) -> str:
         count = self.count()
         text = [str(count)]
-        for values in self._columns((*columns.states, *columns.next_states)).values():
+        for values in map(self._whole, (*columns.states, *columns.next_states)):
             text += [repr(_part(values, start, start + _HEAD).tolist()) for start in (0, max(count - _HEAD, 0))]
         return hashlib.sha256("".join(text).encode()).hexdigest()[:16]
 
 
 _FORMATS: dict[str, type[_File]] = {".parquet": _Parquet, ".csv": _Text, ".tsv": _Text, ".npz": _Npz}
+_SUFFIXES = " or ".join(", ".join(_FORMATS).rsplit(", ", 1))

@@ -37,6 +37,7 @@ from certirl.data.formats import (
     check_repeats,
     find_tables,
     in_table,
+    is_name,
     is_table,
     open_table,
 )
@@ -704,7 +705,7 @@ def _with_action_names(chunks: Sequence[Chunk]) -> list[Chunk]:
     named = []
     for chunk in chunks:
         with in_table(chunk.name):
-            named.append(chunk.table().has_names(chunk.columns.action))
+            named.append(is_name(chunk.table().first_value(chunk.columns.action)))
             if named[-1] and not conversion.action_names:
                 texts |= chunk.table().names_in(chunk.columns.action)
     if not any(named):
