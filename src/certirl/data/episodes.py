@@ -164,9 +164,10 @@ class Steps(Record):
             _check_ends(over & ~last & (episodes != -1), rows)
             return rows.where(kept)
         acted = has_action(rows.actions, controls=controls)
-        if (~last & ~acted).any():
-            where = rows.place(int((~last & ~acted).argmax()))
-            raise ValueError(f"{where} has no action, and is not the last of its episode")
+        idle = np.flatnonzero(~last & ~acted)
+        if len(idle):
+            more = f" ({number_of(len(idle) - 1, 'further row')} alike)" if len(idle) > 1 else ""
+            raise ValueError(f"{rows.place(idle[0])} has no action, and is not the last of its episode{more}")
         unknown = last & acted
         start = np.flatnonzero(~last & kept)
         # Marked at the last state, or at the step that led to it; where the next state is unknown, it was terminal.

@@ -565,7 +565,7 @@ def read(sources: Any, **settings: Any) -> Transitions:
 def _counted(what: str, rows: NDArray[np.intp], table: Table, episode: str | None) -> str:
     """What is wrong in which row first, by the name of its episode in the table, and in how many more."""
     first, which = int(rows[0]), ""
-    if episode is not None:
+    if episode is not None and not what.startswith(episode):
         names = chain.from_iterable(batch[episode].tolist() for batch in table.raw([episode], ROWS))
         which = f" ({episode} {next(islice(names, first, None))})"
     more = f" and {number_of(len(rows) - 1, 'further row')}" if len(rows) > 1 else ""
