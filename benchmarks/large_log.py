@@ -1,10 +1,11 @@
-"""A log larger than memory through the command line: on threads, and on a local cluster that loses a worker.
+"""A log larger than memory through the command line, on threads and on a local cluster that loses a worker; and text.
 
     python benchmarks/make_parquet.py FOLDER
     python benchmarks/large_log.py FOLDER [--out benchmarks/results/large_log.json]
 
 `certirl moments` is run as a command. On the cluster the busiest worker is killed once it has worked for a
-while; the moments must be the same to the last bit.
+while; the moments must be the same to the last bit. A table of text, with episodes and actions by their names, is read
+in turn by `certirl.tables.read` and by `pandas.read_csv`, which knows nothing of episodes.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import psutil
 
 import harness
+from certirl import tables
 from certirl.data.moments import load
 
 BUSY = 5.0  # CPU seconds after which a worker is in the middle of its work
@@ -59,8 +62,20 @@ def _look(member: psutil.Process) -> tuple[int, float] | None:
         return None
 
 
-def run(folder: Path) -> dict[str, Any]:
-    """The same log by one thread, by all cores, and by a cluster that loses a worker."""
+def read_text(file: Path, rows: int, repeats: int = 3) -> dict[str, Any]:
+    """CPU seconds to read a table of text, as a log and as columns alone."""
+    rng, steps = np.random.default_rng(0), np.arange(rows)
+    table = {"run": np.char.add("run ", (steps // 100).astype(str)), "step": steps % 100}
+    table |= {"state": rng.uniform(-1, 1, rows), "action": rng.choice(["coast", "left", "right"], rows)}
+    pd.DataFrame(table).to_csv(file, index=False)
+    readers = {"certirl.tables.read": lambda: tables.read(file, episode="run"), "pandas": lambda: pd.read_csv(file)}
+    seconds = harness.best_of(readers, repeats, harness.cpu_seconds)
+    ratio = seconds["certirl.tables.read"] / seconds["pandas"]
+    return {"rows": rows, "MB": file.stat().st_size / 1e6, "CPU seconds": seconds, "times pandas": ratio}
+
+
+def run(folder: Path, text_rows: int = 10**6) -> dict[str, Any]:
+    """The same log by one thread, by all cores, and by a cluster that loses a worker; a table of text."""
     with tempfile.TemporaryDirectory() as scratch:
         files = [Path(scratch, f"{name}.npz") for name in ("one", "all", "cluster")]
         runs = [
@@ -69,12 +84,13 @@ def run(folder: Path) -> dict[str, Any]:
             timed(folder, files[2], "--scheduler", "local", kill=True),
         ]
         one, *others = map(load, files)
+        text = read_text(Path(scratch, "log.csv"), text_rows)
         names = ("counts", "gram", "cross", "outer")
         alike = [all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names) for other in others]
-    record = {"rows": int(one.counts.sum()), "runs": runs, "same to the last bit": all(alike)}
+    record = {"rows": int(one.counts.sum()), "runs": runs, "same to the last bit": all(alike), "text": text}
     print(record)
     return record
 
 
 if __name__ == "__main__":
-    harness.main(run, "numba", "pyarrow", "distributed")
+    harness.main(run, "numba", "pyarrow", "pandas", "distributed")

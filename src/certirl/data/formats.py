@@ -190,7 +190,8 @@ def _cells(column: Any) -> Any:
         return np.array(cells, dtype=np.float64)
     with suppress(ValueError, TypeError):
         return pa.array(cells, pa.string(), from_pandas=True)
-    return pa.array([None if _is_missing(cell) else str(cell) for cell in cells], pa.string())
+    texts = [cell if isinstance(cell, str) else None if _is_missing(cell) else str(cell) for cell in cells]
+    return pa.array(texts, pa.string())
 
 
 Section = tuple[int, int | None]  # from which row on, and up to which; None for the last
@@ -310,7 +311,7 @@ def _converted(values: Any, name: str, columns: Columns, convert: Converter, fir
     import pyarrow.compute as pc
 
     trimmed = pc.utf8_trim_whitespace(values)
-    blank = pa.array(_MISSING if name != columns.episode else ("",))
+    blank = pa.array(("",) if name == columns.episode and convert is not _number else _MISSING)
     texts = pc.if_else(pc.is_in(trimmed, blank), pa.scalar(None, pa.string()), trimmed)
     with suppress(pa.ArrowInvalid):
         if convert in (_number, _truth, _time):
