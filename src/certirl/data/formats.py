@@ -20,7 +20,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cached_property
 from io import TextIOWrapper
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -205,6 +204,8 @@ class Table(ABC):
         name: the file, or what kind of data frame it is, for errors.
         unit: "file" or "data frame".
         kind: its format.
+        names: its columns, found without reading rows.
+        blocks: the rows of the blocks that can be read by themselves; none if it is read as a whole.
         delimiter: of a text file; None for other formats.
         notes: what was assumed about it, in sentences.
 
@@ -214,13 +215,10 @@ class Table(ABC):
     name: str
     unit: str = "file"
     kind: str
+    names: tuple[str, ...]
+    blocks: tuple[int, ...] = ()
     delimiter: str | None = None
     notes: tuple[str, ...] = ()
-
-    @property
-    @abstractmethod
-    def names(self) -> tuple[str, ...]:
-        """Its columns, found without reading rows."""
 
     @abstractmethod
     def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
@@ -249,11 +247,6 @@ class Table(ABC):
             first += len(numbers[columns.action])
             del cells  # or the text of two batches would be in memory
             yield numbers
-
-    @property
-    def blocks(self) -> tuple[int, ...]:
-        """The rows of the blocks that can be read by themselves; none if it is read as a whole."""
-        return ()
 
     def coordinates(self, names: Sequence[str]) -> int:
         """The number of coordinates in these columns; cells may be lists."""
@@ -354,8 +347,12 @@ def open_table(source: Any, delimiter: str | None = None) -> Table:
     """
     if not isinstance(source, str | os.PathLike):
         return _Frame(source)
-    file = Path(source)
-    return _FORMATS[suffix_of(file)](file, delimiter)
+    return _FORMATS[suffix_of(Path(source))](Path(source), delimiter)
+
+
+def name_of(source: Any) -> str:
+    """What errors call a table: its file, or what kind of data frame it is."""
+    return file_name(source) if isinstance(source, str | os.PathLike) else f"the {type(source).__name__}"
 
 
 def is_frame(source: Any) -> bool:
@@ -489,7 +486,12 @@ class _File(Table):
     """A table in a file."""
 
     def __init__(self, file: Path, delimiter: str | None = None) -> None:
-        self.file, self.name, self.kind, self._asked = file, file_name(file), suffix_of(file), delimiter
+        self.file, self.name, self.kind = file, name_of(file), suffix_of(file)
+        self._look(delimiter)
+
+    @abstractmethod
+    def _look(self, delimiter: str | None) -> None:
+        """Find its columns and its blocks."""
 
     def fingerprint(self, columns: Columns) -> str:
         size = self.file.stat().st_size
@@ -502,21 +504,10 @@ class _File(Table):
 class _Parquet(_File):
     """A Parquet file, read by pyarrow."""
 
-    @cached_property
-    def _footer(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The columns, and the rows of each row group."""
+    def _look(self, delimiter: str | None) -> None:
         with self._opened() as stored:
-            metadata = stored.metadata
-            groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
-            return tuple(stored.schema_arrow.names), groups
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self._footer[0]
-
-    @property
-    def blocks(self) -> tuple[int, ...]:
-        return self._footer[1]
+            groups = map(stored.metadata.row_group, range(stored.metadata.num_row_groups))
+            self.names, self.blocks = tuple(stored.schema_arrow.names), tuple(group.num_rows for group in groups)
 
     def count(self) -> int:
         return sum(self.blocks)
@@ -564,47 +555,38 @@ class _Parquet(_File):
 class _Text(_File):
     """A text file with a header, which NumPy begins with #; blank lines and lines that begin with # are no rows."""
 
-    def _opened(self, mode: str = "rt") -> Any:
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
         stream: Any = unzipped(self.file) if self.file.suffix.lower() == ".gz" else self.file.open("rb")
-        return TextIOWrapper(stream, encoding="utf-8-sig") if mode == "rt" else stream
+        try:
+            with TextIOWrapper(stream, encoding="utf-8-sig") as lines:
+                yield lines
+        except UnicodeDecodeError:
+            raise ValueError("it is not a text file in UTF-8") from None
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            raise ValueError("it is not a gzip file, or it is damaged or cut short") from None
 
-    @cached_property
-    def _head(self) -> tuple[tuple[str, ...], str, bool]:
-        """The names of the columns, the delimiter, and whether numbers have decimal commas."""
-        with self._opened() as stream:
-            header = _lines(stream, 1, every=True)
-            rows = _lines(stream, _LOOKED_AT) or []
-        line = header[0].lstrip().removeprefix("#") if header else ""
-        delimiter = self._asked or ("\t" if self.kind == ".tsv" else _delimiter(line, rows))
-        names = tuple(name.strip() for name in next(csv.reader([line], delimiter=delimiter), []))
-        number = re.compile(r'(?:^|[;\t|])\s*"?[-+]?\d*,\d+"?\s*(?:$|[;\t|])', re.MULTILINE)
-        return names, delimiter, delimiter != "," and any(map(number.search, rows))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self._head[0]
-
-    @property
-    def delimiter(self) -> str:  # type: ignore[override]
-        return self._head[1]
-
-    @property
-    def notes(self) -> tuple[str, ...]:  # type: ignore[override]
-        _, delimiter, has_commas = self._head
-        if delimiter == ",":
-            return ()
-        commas = ", commas in numbers as decimal points" * has_commas
-        return (f"columns separated by {delimiter!r}{commas} in {file_name(self.file.name)}",)
+    def _look(self, delimiter: str | None) -> None:
+        with self._opened() as lines:
+            header, rows = next(lines, "").lstrip().removeprefix("#"), _rows(islice(lines, _LOOKED_AT))
+        delimiter = delimiter or ("\t" if self.kind == ".tsv" else _delimiter(header, rows))
+        self.names = tuple(name.strip() for name in next(csv.reader([header], delimiter=delimiter), []))
+        self.delimiter = delimiter
+        if delimiter != ",":
+            number = re.compile(r'(?:^|[;\t|])\s*"?[-+]?\d*,\d+"?\s*(?:$|[;\t|])', re.MULTILINE)
+            commas = ", commas in numbers as decimal points" * any(map(number.search, rows))
+            self.notes = (f"columns separated by {delimiter!r}{commas} in {file_name(self.file.name)}",)
 
     def count(self) -> int:
-        with self._opened("rb") as stream:
-            return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b"")) - 1
+        with self._opened() as lines:
+            return sum(block.count(b"\n") for block in iter(lambda: lines.buffer.read(2**20), b"")) - 1
 
     def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
         first = 0
         with self._opened() as stream:
-            _lines(stream, 1, every=True)
-            while (lines := _lines(stream, rows)) is not None:
+            next(stream, None)
+            while lines := list(islice(stream, rows)):
+                lines = _rows(lines)
                 cells, first = self._cut(lines, names, first) if lines else {}, first + len(lines)
                 del lines  # or the text of two batches would be in memory
                 if cells:
@@ -616,7 +598,7 @@ class _Text(_File):
         import pyarrow.compute as pc
         from pyarrow import csv as reader
 
-        delimiter, text = self.delimiter, "".join(lines)
+        delimiter, text = self.delimiter or "", "".join(lines)
         if not delimiter.isascii():  # which is all that Arrow takes
             delimiter, text = "\x1f", text.replace(delimiter, "\x1f")
         content = text.encode()
@@ -642,7 +624,7 @@ class _Text(_File):
         """The first line with a quote left open, or with more or fewer fields than the header, in a sentence."""
         width = len(self.names)
         for row, line in enumerate(lines, start=first):
-            start, count = repr(line.strip()[:60]), len(next(csv.reader([line], delimiter=self.delimiter)))
+            start, count = repr(line.strip()[:60]), len(next(csv.reader([line], delimiter=self.delimiter or ",")))
             if line.count('"') % 2:
                 return f"row {row} has a quote that is not closed: {start}"
             if count != width:
@@ -652,16 +634,8 @@ class _Text(_File):
         return f"its rows {first} to {first + len(lines) - 1} are not divided into columns by {self.delimiter!r}"
 
 
-def _lines(stream: Any, count: int, *, every: bool = False) -> list[str] | None:
-    """The next lines that are rows, or ``every`` line; None at the end of the file."""
-    try:
-        lines = list(islice(stream, count))
-    except UnicodeDecodeError:
-        raise ValueError("it is not a text file in UTF-8") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise ValueError("it is not a gzip file, or it is damaged or cut short") from None
-    if not lines or every:
-        return lines or None
+def _rows(lines: Iterable[str]) -> list[str]:
+    """The lines that are rows."""
     return [line for line in lines if "#" < line[0] < "\x80" or line.lstrip()[:1] not in ("", "#")]
 
 
@@ -712,10 +686,9 @@ def _part(column: Any, start: int, end: int) -> Any:
 class _Npz(_File, _Arrays):
     """An npz file."""
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
+    def _look(self, delimiter: str | None) -> None:
         with _undamaged("an npz file of plain arrays"), zipfile.ZipFile(self.file) as archive:
-            return tuple(member.removesuffix(".npy") for member in archive.namelist())
+            self.names = tuple(member.removesuffix(".npy") for member in archive.namelist())
 
     def _column(self, name: str) -> NDArray[Any]:
         with _undamaged("an npz file of plain arrays"):
@@ -728,26 +701,19 @@ class _Frame(_Arrays):
     kind = unit = "data frame"
 
     def __init__(self, source: Any) -> None:
-        self.name, self._source = f"the {type(source).__name__}", source
+        self.name, self._source = name_of(source), source
         keys = list(source if isinstance(source, Mapping) else getattr(source, "column_names", None) or source.columns)
         levels = [] if isinstance(source, Mapping) else getattr(getattr(source, "index", None), "names", ())
         self._levels = {str(name): name for name in levels if name is not None and name not in keys}
         self._keys = {str(key): key for key in keys}
-        self._names = (*map(str, keys), *self._levels)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self._names
+        self.names = (*map(str, keys), *self._levels)
+        count = self.count()
+        self.blocks = tuple(min(_BLOCK, count - start) for start in range(0, count, _BLOCK))
 
     def _column(self, name: str) -> Any:
         if name in self._levels:  # pandas has names in the index, too
             return self._source.index.get_level_values(self._levels[name])
         return self._source[self._keys[name]]
-
-    @cached_property
-    def blocks(self) -> tuple[int, ...]:
-        count = self.count()
-        return tuple(min(_BLOCK, count - start) for start in range(0, count, _BLOCK))
 
     def fingerprint(self, columns: Columns) -> str:
         count = self.count()

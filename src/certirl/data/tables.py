@@ -39,6 +39,7 @@ from certirl.data.formats import (
     in_table,
     is_name,
     is_table,
+    name_of,
     open_table,
 )
 from certirl.data.transitions import Piece, Rows, Stream, Transitions, join_episodes, join_terminal
@@ -258,7 +259,7 @@ class Chunk(Record):
     @property
     def name(self) -> str:
         """The name of the table, for errors."""
-        return self.source if isinstance(self.source, str) else self.table().name
+        return name_of(self.source)
 
     @property
     def origin(self) -> tuple[str, str]:
@@ -478,7 +479,7 @@ class TableStream(Stream):
 
     @property
     def _tables(self) -> list[Table]:
-        return list({(chunk.name, chunk.fingerprint): chunk.table() for chunk in self.parts}.values())
+        return [chunk.table() for chunk in {(part.name, part.fingerprint): part for part in self.parts}.values()]
 
     @property
     def total(self) -> int:
@@ -654,8 +655,8 @@ def _opened(
     """
     chunks: list[Chunk] = []
     for source in find_tables(sources):
-        table = open_table(source, names.delimiter)
-        with in_table(table.name):
+        with in_table(name_of(source)):
+            table = open_table(source, names.delimiter)
             columns = recognise(table, names, demonstrations=demonstrations)
             if conversion.domain is not None and conversion.state is None:
                 check_coordinates(columns.dimension, conversion.domain)
