@@ -187,6 +187,101 @@ def test_wherever_a_parquet_table_is_cut_the_transitions_are_the_same(tmp_path, 
     assert in_stream(tables.stream(path, rows=1, **BOX)) == truth
 
 
+NUMBERS = ["0.5", "+1e-1", ".5", "5.", " 0.25 ", "0.1\t", "-0.125", "1E-3"]
+NO_NUMBERS = ["1_0", "٣", "0x1", "1,5", "nan(1)x", "--1", "1e", "2026-01-31", "True"]
+TIMES = [
+    "2026-01-31T12:00:00",
+    "2026-01-31",
+    "2026-01-31 12:00:00.25Z",
+    "20260131T120001",
+    "2026-01-31T13:00:02+01:00",
+    "7",
+]
+
+
+@pytest.mark.parametrize("format", ["csv", "npz", "mapping", "objects"])
+def test_a_cell_is_read_alike_whatever_stands_around_it(tmp_path, format):
+    """Arrow converts a column of numbers or times at once; where a cell is neither, each is looked at by itself."""
+    rng, wide = np.random.default_rng(0), {"domain": (-1, 6), "n_actions": 3}
+
+    def source(columns):
+        if format in ("csv", "npz"):
+            return write(tmp_path / f"log.{format}", columns)
+        return {
+            name: np.array(values, dtype=object if format == "objects" else None) for name, values in columns.items()
+        }
+
+    texts = rng.choice(NUMBERS, 40).tolist()
+    table = {"state": texts, "action": rng.choice(["0", "1", "True", "false"], 40).tolist(), "next_state": texts[::-1]}
+    log = tables.read(source(table), **wide)
+    assert log.states[:, 0].tolist() == [float(text) for text in texts]
+    assert log.actions.tolist() == [
+        {"True": 1, "false": 0}.get(action) or int(action == "1") for action in table["action"]
+    ]
+    for size in (1, 7):
+        assert in_stream(tables.stream(source(table), rows=size, **wide)) == in_log(log)
+    for text in NO_NUMBERS:
+        if format == "csv" and "," in text:
+            text = f'"{text}"'
+        with pytest.raises(ValueError, match=r"the column states? holds '.*' in row 3, not a number") as caught:
+            tables.read(source(table | {"state": [*texts[:3], text, *texts[4:]]}), **wide)
+        assert text.strip('"') in str(caught.value)
+    rows = {"state": np.linspace(0, 1, 5).tolist(), "action": [0, 1, 0, 1, 0], "episode": [0] * 5}
+    orders = [tables.read(source(rows | {"step": times}), **wide) for times in (TIMES[:5], sorted(TIMES[1:]))]
+    assert orders[0].states[:, 0].tolist() == [0.25, 0.0, 0.5, 0.75]  # all within three seconds, but a date is midnight
+    assert len(orders[1]) == 4
+
+
+def test_lines_that_are_no_rows_are_left_out_and_the_others_are_counted(tmp_path):
+    path = tmp_path / "log.csv"
+    lines = [
+        "#state,action,next_state",
+        "# 0,0,0",
+        "",
+        "0.5,a#b,0.25",
+        "   ",
+        " # 1,1,1",
+        '"0.25",\'"a#b"\',0',
+        '1,"x,y",0.5',
+    ]
+    lines[6] = '"0.25","a#b",0'
+    path.write_text("\n".join(lines))
+    log = tables.read(path)
+    assert in_log(log) == [(0.25, 0, 0.0), (0.5, 0, 0.25), (1.0, 1, 0.5)] and log.action_names == ("a#b", "x,y")
+    for size in (1, 2):
+        assert in_stream(tables.stream(path, rows=size)) == in_log(log)
+    for line, sentence in (
+        ("0,0", "row 3 has 2 fields, the header 3: '0,0'; the line is cut short"),
+        ('0,"0,0', "row 3 has a quote that is not closed: '0,\"0,0'"),
+        ('0,0,0"', "row 3 has a quote that is not closed"),
+        ("0,0,0,", "row 3 has 4 fields, the header 3: '0,0,0,'; write decimal points, not commas"),
+    ):
+        path.write_text("\n".join([*lines, line, "0,0,0"]))
+        for size in (1, 2, 100):
+            with pytest.raises(ValueError, match=sentence):
+                list(tables.stream(path, rows=size))
+
+
+def test_any_single_character_may_separate_columns(tmp_path):
+    for mark in ":§ ~":
+        (tmp_path / "log.csv").write_text(
+            "state,action,next_state\n0,5,0,1\n".replace(",", mark).replace("0" + mark + "5", "0,5")
+        )
+        assert in_log(tables.read(tmp_path / "log.csv", delimiter=mark, n_actions=1)) == [(0.5, 0, 1.0)]
+
+
+def test_all_rows_without_a_value_are_counted_and_named_by_their_episodes():
+    rows = {"episode": ["a", "a", "b", "b"], "state": [0.0, np.nan, 0.5, np.nan], "action": ["x", None, "y", None]}
+    with pytest.raises(
+        ValueError, match=r"state is missing or not finite in row 1 \(episode a\) and 1 further row: corr"
+    ):
+        tables.read_demonstrations(rows)
+    with pytest.raises(
+        ValueError, match=r"row 0 has no action, and is not the last of its episode \(1 further row alike\)"
+    ):
+        tables.read(rows | {"state": [0.0, 1.0, 0.5, 1.0], "action": [None, "x", None, "y"]})
+
+
 @pytest.mark.parametrize("count", sizes(3, 8))
 def test_every_border_between_two_chunks_is_tried(tmp_path, count):
     """Two row groups, cut before every single row: each kind of row is the first of a chunk once."""
