@@ -48,6 +48,8 @@ _DAMAGES = (
 # Texts that stand for a missing value; "none" may be the name of an action.
 _MISSING = ("", "NA", "na", "N/A", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "NaT")
 _TRUTH = {"true": 1.0, "false": 0.0}
+_TEXT = 2**22  # characters of a text file that are read at a time
+_NO_ROW = re.compile(r"\n[^\S\n]*(?:#.*)?(?=\n|\Z)")  # a line that is blank or begins with #, after the one before it
 _COMMA = r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$"  # a number with a decimal comma
 
 
@@ -242,7 +244,7 @@ class Table(ABC):
             if self.delimiter and columns.episode and first == 0 and not is_name(cells[columns.episode].tolist()[0]):
                 converters[columns.episode] = _number  # in text the first cell decides whether episodes have names
             numbers = {
-                name: _converted(values, name, columns, converters[name], first) for name, values in cells.items()
+                name: _converted(cells.pop(name), name, columns, converters[name], first) for name in columns.names
             }
             first += len(numbers[columns.action])
             del cells  # or the text of two batches would be in memory
@@ -568,13 +570,13 @@ class _Text(_File):
 
     def _look(self, delimiter: str | None) -> None:
         with self._opened() as lines:
-            header, rows = next(lines, "").lstrip().removeprefix("#"), _rows(islice(lines, _LOOKED_AT))
-        delimiter = delimiter or ("\t" if self.kind == ".tsv" else _delimiter(header, rows))
+            header, rows = lines.readline().lstrip().removeprefix("#"), _rows("".join(islice(lines, _LOOKED_AT)))
+        delimiter = delimiter or ("\t" if self.kind == ".tsv" else _delimiter(header, rows.split("\n")[1:11]))
         self.names = tuple(name.strip() for name in next(csv.reader([header], delimiter=delimiter), []))
         self.delimiter = delimiter
         if delimiter != ",":
             number = re.compile(r'(?:^|[;\t|])\s*"?[-+]?\d*,\d+"?\s*(?:$|[;\t|])', re.MULTILINE)
-            commas = ", commas in numbers as decimal points" * any(map(number.search, rows))
+            commas = ", commas in numbers as decimal points" * bool(number.search(rows))
             self.notes = (f"columns separated by {delimiter!r}{commas} in {file_name(self.file.name)}",)
 
     def count(self) -> int:
@@ -583,40 +585,41 @@ class _Text(_File):
 
     def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
         first = 0
-        with self._opened() as stream:
-            next(stream, None)
-            while lines := list(islice(stream, rows)):
-                lines = _rows(lines)
-                cells, first = self._cut(lines, names, first) if lines else {}, first + len(lines)
-                del lines  # or the text of two batches would be in memory
-                if cells:
-                    yield cells
+        with self._opened() as lines:
+            lines.readline()
+            while text := lines.read(min(_TEXT, 256 * rows)) + lines.readline():
+                columns = self._cut(_rows(text), names, first)
+                count = len(columns[names[0]])
+                for start in range(0, count, rows):
+                    yield {name: column[start : start + rows] for name, column in columns.items()}
+                first += count
 
-    def _cut(self, lines: list[str], names: Sequence[str], first: int) -> ColumnValues:
+    def _cut(self, text: str, names: Sequence[str], first: int) -> ColumnValues:
         """These columns of lines that are rows."""
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyarrow import csv as reader
 
-        delimiter, text = self.delimiter or "", "".join(lines)
-        if not delimiter.isascii():  # which is all that Arrow takes
-            delimiter, text = "\x1f", text.replace(delimiter, "\x1f")
-        content = text.encode()
+        if not text:
+            return dict.fromkeys(names, ())
+        mark = self.delimiter if str(self.delimiter).isascii() else "\x1f"  # other characters Arrow does not take
+        content = text[1:].replace(str(self.delimiter), str(mark)).encode()
         every = [str(place) for place in range(len(self.names))]
         wanted = [every[self.names.index(name)] for name in names]
         settings = (
-            reader.ReadOptions(use_threads=False, column_names=every, block_size=min(len(content), 2**31 - 1)),
-            reader.ParseOptions(delimiter=delimiter),
+            reader.ReadOptions(use_threads=False, column_names=every, block_size=len(content)),
+            reader.ParseOptions(delimiter=mark),
             reader.ConvertOptions(include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())),
         )
         try:
             table = reader.read_csv(pa.BufferReader(content), *settings)
         except pa.ArrowInvalid:
             table = ()
-        if len(table) != len(lines) or ('"' in text and any(line.count('"') % 2 for line in lines)):
+        lines = text.split("\n")[1:] if len(table) != text.count("\n") or '"' in text else []
+        if len(table) != text.count("\n") or any(line.count('"') % 2 for line in lines):
             raise ValueError(self._fault(lines, first))
         columns = [table[place].combine_chunks() for place in wanted]
-        if delimiter != "," and "," in text:
+        if mark != "," and "," in text:
             columns = [pc.replace_substring_regex(column, _COMMA, r"\1.\2") for column in columns]
         return dict(zip(names, columns, strict=True))
 
@@ -631,12 +634,12 @@ class _Text(_File):
                 many = "write decimal points, not commas, and quote texts that hold commas"
                 why = many if count > width else "the line is cut short"
                 return f"row {row} has {count} fields, the header {width}: {start}; {why}"
-        return f"its rows {first} to {first + len(lines) - 1} are not divided into columns by {self.delimiter!r}"
+        return f"rows {first} to {first + len(lines) - 1} cannot be cut into columns at {self.delimiter!r}"
 
 
-def _rows(lines: Iterable[str]) -> list[str]:
-    """The lines that are rows."""
-    return [line for line in lines if "#" < line[0] < "\x80" or line.lstrip()[:1] not in ("", "#")]
+def _rows(text: str) -> str:
+    """The lines that are rows, each after the end of another."""
+    return _NO_ROW.sub("", "\n" + text)
 
 
 def _delimiter(header: str, rows: list[str]) -> str:
@@ -644,7 +647,7 @@ def _delimiter(header: str, rows: list[str]) -> str:
     names = re.sub(r'"[^"]*"', "", header)
     marks = [mark for mark in ",;\t|" if mark in names]
     if len(marks) > 1:
-        lengths = {mark: {len(row) for row in csv.reader([header, *rows[:10]], delimiter=mark)} for mark in marks}
+        lengths = {mark: {len(row) for row in csv.reader([header, *rows], delimiter=mark)} for mark in marks}
         fitting = [mark for mark in marks if len(lengths[mark]) == 1]
         if len(fitting) != 1:
             one = " or ".join(map(repr, marks))
