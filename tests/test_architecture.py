@@ -132,7 +132,7 @@ def test_whatever_is_said_to_be_installed_is_an_extra():
     for path in [*PACKAGE.rglob("*.py"), *pages]:
         for inside in re.findall(r"(?:certirl|\"\.)\[([a-z, ]+)\]", path.read_text()):
             named |= {name.strip() for name in inside.split(",")}
-    assert {"gym", "plot", "parquet", "fast", "gpu", "cluster", "demonstrations", "minari", "training"} <= named
+    assert {"gym", "plot", "fast", "gpu", "cluster", "demonstrations", "minari", "training"} <= named
     assert named <= set(extras)
 
 

@@ -48,7 +48,7 @@ _DAMAGES = (
 # Texts that stand for a missing value; "none" may be the name of an action.
 _MISSING = ("", "NA", "na", "N/A", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "NaT")
 _TRUTH = {"true": 1.0, "false": 0.0}
-_TEXT = 2**22  # characters of a text file that are read at a time
+_TEXT = 2**21  # characters of a text file that are read at a time
 _NO_ROW = re.compile(r"\n[^\S\n]*(?:#.*)?(?=\n|\Z)")  # a line that is blank or begins with #, after the one before it
 _COMMA = r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$"  # a number with a decimal comma
 
