@@ -1,16 +1,15 @@
 """The certificate: a reward, fresh data, and what they prove of the expert with probability 1 − δ.
 
-Bands are read in one way. An expert of one action is compared with every other action over the whole box. For any
-other the box is cut into cells (`ExpertGrid`): the *tube* is where it is not proved strictly best, and regret is
-bounded by what is lost there.
+An expert of one action is compared with every other action over the whole box. For any other the box is cut into cells
+(`ExpertGrid`), on which bounds are read by `certirl.proof.reading`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -25,90 +24,15 @@ from certirl.functions.frame import CellAxes, frame
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states
-from certirl.ground.doors import as_array, by_door, setting
+from certirl.ground.doors import as_array, by_door
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
 from certirl.proof.bands import Band, Bands, bands, shares_of, workings
 from certirl.proof.case import Case, allowed_tube, more_columns, without_switches
+from certirl.proof.reading import Margin, PairBounds, Reading, Tube, read_cells
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate
 from certirl.proof.tails import TailLike, largest_tail, tail_in_numbers
-
-
-@archive.record
-@dataclass(frozen=True, eq=False)
-class Tube(Record):
-    """Where an expert that switches is not proved strictly best.
-
-    Attributes:
-        allowed: the half-width that was asked for.
-        undecided: the boxes around its connected pieces ``[t, d, 2]``.
-        decided: the cells of the grid in which the expert is proved strictly best ``[cells]``.
-        half_width: the farthest an undecided state is from a switch; 0 without any.
-        share: of the domain that is undecided.
-        shortfall: how much better than the expert's another action can be at worst, divided by γ.
-        settled: farther than this from a switch every best policy takes only actions that the expert takes; infinite if
-            that is proved nowhere. Elsewhere actions are compared as if the expert were followed afterwards.
-        ties: how far actions that the expert mixes can differ; 0 if it never mixes.
-        grid: the expert on the grid.
-
-    Example:
-        >>> room = certirl.problems.comfort(noise=0.6)
-        >>> asked = {"discount": 0.9, "expert": room.expert, "columns": certirl.Legendre(7), "rng": 1}
-        >>> certificate = certirl.certify(room.reward, room.dynamics, tail=room.dynamics.tail, samples=20_000, **asked)
-        >>> tube = certificate.tube
-        >>> tube.half_width > 0, 0 < tube.share <= 1, tube.undecided.shape[1:]
-        (True, True, (1, 2))
-    """
-
-    allowed: float
-    undecided: Annotated[Array, Shape("t d 2")]
-    decided: Annotated[NDArray[np.bool_], Shape("n")]
-    half_width: float
-    share: float
-    shortfall: float
-    settled: float
-    ties: float
-    grid: ExpertGrid
-
-    def times(self, unit: float) -> Tube:
-        """The same for a reward that is ``unit`` times as large.
-
-        :meta private:
-        """
-        return replace(self, shortfall=unit * self.shortfall, ties=unit * self.ties)
-
-
-class Margin(NamedTuple):
-    """A lower bound on D_ba over states: ``estimated`` less the losses.
-
-    Attributes:
-        pair: (b, a): b is taken, a is not.
-        value: the bound.
-        estimated: the estimate that the losses are subtracted from.
-        losses: by name.
-        state: where that is ``[d]``.
-    """
-
-    pair: tuple[int, int]
-    value: float
-    estimated: float
-    losses: dict[str, float]
-    state: Array
-
-
-class Reading(NamedTuple):
-    """What bands say about the expert.
-
-    Attributes:
-        margins: one for each alternative action of a constant expert, ascending; else the least of all.
-        regret: the value lost at worst by following the expert instead of the best policy.
-        tube: None for an expert of one action.
-    """
-
-    margins: list[Margin]
-    regret: float
-    tube: Tube | None
 
 
 def read(
@@ -125,7 +49,8 @@ def read(
         discount: γ.
     """
     if grid is not None:
-        return _read_cells(bands, grid, allowed, widths, discount)
+        later = partial(_met_later, grid, bands.visits, widths)
+        return read_cells(_on_cells(bands, grid), grid, allowed=allowed, discount=discount, later=later)
     margins = []
     for band in bands.pairs:
         b, a = band.pair
@@ -197,90 +122,49 @@ class _Refined:
         return numbers.ravel()
 
 
-def _read_cells(bands: Bands, grid: ExpertGrid, allowed: float, widths: Array, discount: float) -> Reading:
-    taken, outside = grid.taken, outside_of(grid, allowed)
+def _on_cells(bands: Bands, grid: ExpertGrid) -> Iterator[PairBounds]:
+    """What bands say on the cells of the expert's grid, for each ordered pair of actions."""
     refined = _Refined(bands.pairs[0].columns, grid)
-    least, worst = np.full(len(grid.steady), np.inf), Margin((0, 1), np.inf, np.inf, {}, grid.states[0])
-    short, ties = np.zeros(len(grid.steady)), 0.0
     for band in bands.pairs:
         harmonics = frame(band.columns)
         values = harmonics.on_axes(harmonics.tensor(band.curve), refined.cells.axes)
         falls = harmonics.fall(band.curve, refined.cells)
-        for side, ((b, a), sign) in enumerate(((band.pair, 1.0), (band.pair[::-1], -1.0))):
+        for side, (pair, sign) in enumerate(((band.pair, 1.0), (band.pair[::-1], -1.0))):
             parts = band.losses_in_cells(refined.cells, side)
             lower = sign * values - np.asarray(sum(parts.values())) - falls
-            bound, strict = refined.least(lower), taken[b] & ~taken[a]
-            least = np.minimum(least, np.where(strict, bound, np.inf))
-            short = np.maximum(short, np.where(taken[b], -bound, 0.0))
-            ties = max(ties, float(np.where(taken[b] & taken[a] & grid.steady, -bound, 0.0).max()))
-            if (strict & outside).any():
-                asked = np.where(refined.spread(strict & outside), lower, np.inf)
-                if asked.min() == -np.inf:  # nothing is bounded: the least estimate
-                    asked = np.where(asked == -np.inf, sign * values, np.inf)
-                place = np.unravel_index(int(asked.argmin()), asked.shape)
-                least_here = _margin((b, a), place, refined.cells, sign * values, falls, parts)
-                worst = min(worst, least_here, key=lambda margin: (margin.value, margin.estimated))
-    regret = _regret(grid, short, bands.visits, widths, discount)
-    tube = tube_of(grid, least, short, allowed=allowed, ties=ties, regret=regret)
-    return Reading([worst], regret, tube)
+            worst = partial(_worst, pair, refined, lower, sign * values, falls, parts)
+            yield PairBounds(pair, refined.least(lower), worst)
 
 
-def tube_of(grid: ExpertGrid, least: Array, short: Array, *, allowed: float, ties: float = 0.0, regret: float) -> Tube:
-    """Where an expert that switches is not proved strictly best.
-
-    Args:
-        grid: the expert on a grid.
-        least: lower bounds on D_ba in every cell, b taken and a not ``[cells]``.
-        short: how much better than the expert's another action can be in every cell ``[cells]``.
-        allowed: the half-width outside which everything must be proved.
-        ties: how far actions that the expert mixes can differ.
-        regret: the value lost at worst by following the expert instead of the best policy.
-    """
-    decided = grid.steady & (least > 0)
-    # The best policy's value exceeds the expert's by the regret at most, so a margin above it survives the exchange.
-    disputed = ~grid.steady | (least <= regret)
-    return Tube(
-        allowed=allowed,
-        undecided=grid.pieces(~decided),
-        decided=decided,
-        half_width=float(np.max(grid.away[~decided] + grid.reach, initial=0.0)),
-        share=float(np.mean(~decided)),
-        shortfall=float(short.max()),
-        settled=float(np.max(grid.away[disputed] + grid.reach, initial=0.0)),
-        ties=ties,
-        grid=grid,
-    )
+def _worst(
+    pair: tuple[int, int],
+    refined: _Refined,
+    lower: Array,
+    values: Array,
+    falls: Array,
+    parts: dict[str, Array],
+    among: NDArray[np.bool_],
+) -> Margin:
+    """The least bound in some cells of the grid; the least estimate where nothing is bounded."""
+    asked = np.where(refined.spread(among), lower, np.inf)
+    if asked.min() == -np.inf:
+        asked = np.where(asked == -np.inf, values, np.inf)
+    place = np.unravel_index(int(asked.argmin()), asked.shape)
+    return _margin(pair, place, refined.cells, values, falls, parts)
 
 
-def outside_of(grid: ExpertGrid, allowed: float) -> NDArray[np.bool_]:
-    """The cells with states farther than a half-width from the switches ``[cells]``; refused if there are none."""
-    if allowed < grid.reach:
-        raise ValueError(
-            f"{setting('tube')} must be at least {grid.reach:.3g}, the size of the cells in which the expert was "
-            f"looked up, got {allowed:g}"
-        )
-    outside = np.asarray(grid.away + grid.reach > allowed)
-    if not outside.any():
-        raise ValueError(
-            f"every state is within {allowed:g} of a state where the expert switches: write a smaller "
-            f"{setting('tube')}, or name an expert that does not switch so often"
-        )
-    return outside
-
-
-def _regret(grid: ExpertGrid, short: Array, visits: Array, widths: Array, discount: float) -> float:
-    """The performance difference: γ times the shortfall now, and γ²/(1 − γ) of what is met of it later.
+def _met_later(grid: ExpertGrid, visits: Array, widths: Array, short: Array) -> float:
+    """The shortfall that is met in a later step at most.
 
     A tent that covers all shortfall, stretched to do so, is met no more often than its visits.
     """
-    now = later = float(short.max())
-    if len(widths) and np.isfinite(now):
-        for cover, visit in zip(grid.tents(widths), visits, strict=True):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                stretch = np.where(short > 0, short / cover, 0.0).max()
-            if np.isfinite(stretch):
-                later = min(later, float(stretch * visit))
-    return discount * (now + discount / (1 - discount) * later)
+    later = np.inf
+    for cover, visit in zip(grid.tents(widths), visits, strict=True) if len(widths) else ():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            stretch = np.where(short > 0, short / cover, 0.0).max()
+        if np.isfinite(stretch):
+            later = min(later, float(stretch * visit))
+    return later
 
 
 SMALLER_TAIL = "declare a smaller tail, or use more columns"

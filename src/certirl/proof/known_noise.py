@@ -8,7 +8,7 @@ proof is in docs/notes/known-noise.md; states are in units in which the interval
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil, exp, inf, sqrt
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -31,8 +31,9 @@ from certirl.ground.domain import Array, Domain, as_states, describe
 from certirl.ground.doors import as_count, as_delta, as_number, as_probability, by_door
 from certirl.ground.records import Record
 from certirl.proof.case import AS_READ, allowed_tube, without_switches
-from certirl.proof.certificate import Certificate, outside_of, tube_of
+from certirl.proof.certificate import Certificate
 from certirl.proof.drift import COEFFICIENTS, PEAK, Drift, DriftSums, contradiction, fit_drift, rows_of, wall_of
+from certirl.proof.reading import Margin, PairBounds, read_cells
 
 SAMPLES = 10_000  # transitions per action that are drawn where no number is given
 CELLS = 1000  # of the proof, about
@@ -542,59 +543,58 @@ def _reward_at_nodes(function: Any, domain: Domain, cells: int) -> tuple[Array, 
 
 def _concluded(noise: KnownNoise, delta: float, allowed: float, **words: Any) -> GaussianCertificate:
     """Read the bounds: margin, tube and regret."""
-    found, grid = noise.bounds(delta), noise.grid
-    bounds = found or Bounds({}, 0.0)
-    switching = not grid.steady.all()
-    outside = outside_of(grid, allowed) if switching else np.ones(len(grid.steady), dtype=bool)
-    cells, taken = len(grid.steady), grid.taken
-    derived: dict[str, Any] = {"margin": -inf, "estimated": -inf, "losses": {}, "state": grid.states[0], "action": 0}
-    least, short = np.full(cells, inf), np.zeros(cells)
-    each: dict[int, float] = {}
-    for (b, a), loss in bounds.pairs.items():
-        lower = loss.lower
-        strict = taken[b] & ~taken[a]
-        least = np.where(strict, np.minimum(least, lower), least)
-        short = np.where(taken[b], np.maximum(short, -lower), short)
-        compared = np.where(strict & outside, lower, inf)
-        place = int(compared.argmin())
-        each[a] = min(each.get(a, inf), float(compared[place]))
-        if compared[place] < inf and (derived["margin"] == -inf or compared[place] < derived["margin"]):
-            low, high = noise.domain[0]
-            derived = {
-                "margin": float(compared[place]),
-                "estimated": float(loss.curve[place]),
-                "losses": {
-                    "estimation": float(loss.estimation[place]),
-                    "grid": loss.grid,
-                    "second order": float(loss.second[place]),
-                    "floating point": loss.rounding,
-                },
-                "state": np.array([low + (high - low) * loss.node[place] / cells]),
-                "action": a,
-            }
-    if found is None:
-        least, short = np.full(cells, -inf), np.full(cells, inf)
-    regret = _regret(short, PEAK * noise.half / noise.std * 2 / cells, noise.discount)
-    only = int(noise.actions[0])
-    margins = [] if switching or found is None else [each[a] for a in range(noise.sums.n_actions) if a != only]
+    found, grid, n_actions = noise.bounds(delta), noise.grid, noise.sums.n_actions
+    nothing = np.full(len(grid.steady), -inf)
+    pairs = [(b, a) for b in range(n_actions) for a in range(n_actions) if a != b]
+    bounds = [
+        PairBounds(pair, nothing, partial(_unbounded, pair, grid.states[0]))
+        if found is None
+        else PairBounds(pair, found.pairs[pair].lower, partial(_worst, pair, found.pairs[pair], noise.domain[0]))
+        for pair in pairs
+    ]
+    visits = PEAK * noise.half / noise.std * 2 / len(grid.steady)  # of any cell that is not at an end
+    later = partial(_met_later, visits)
+    margins, regret, tube = read_cells(bounds, grid, allowed=allowed, discount=noise.discount, later=later)
+    worst = min(margins, key=lambda margin: margin.value)
+    each = [[margin.value for margin in margins]] if tube is None and found is not None else []
     return GaussianCertificate(
-        **derived,
+        margin=worst.value,
+        estimated=worst.estimated,
+        losses=worst.losses,
+        state=worst.state,
+        action=worst.pair[1],
         delta=delta,
         spending={"drift": delta},
         tail=0.0,
         samples=int(noise.sums.counts.min()),
         regret=regret,
-        value_span=max(bounds.span, 0.0) if switching else None,
-        bounds=np.array([margins]) if margins else np.zeros((0, noise.sums.n_actions - 1)),
-        tube=tube_of(grid, least, short, allowed=allowed, regret=regret) if switching else None,
+        value_span=None if tube is None else max(found.span if found else 0.0, 0.0),
+        bounds=np.reshape(each, (-1, n_actions - 1)),
+        tube=tube,
         grounds=(),
         noise=noise,
         **words,
     )
 
 
-def _regret(short: Array, visits: float, discount: float) -> float:
-    """(8): a shortfall now, and later as often as a next state is in its cell; ``visits`` bounds that for any cell."""
-    now = float(short.max())
-    later = min(now, float(short.sum()) * visits + float(max(short[0], short[-1]))) if now < inf else inf
-    return discount * (now + discount / (1 - discount) * later)
+def _worst(pair: tuple[int, int], loss: Loss, ends: tuple[float, float], among: NDArray[np.bool_]) -> Margin:
+    """The least bound in some cells."""
+    lower, (low, high) = loss.lower, ends
+    place = int(np.where(among, lower, inf).argmin())
+    losses = {
+        "estimation": float(loss.estimation[place]),
+        "grid": loss.grid,
+        "second order": float(loss.second[place]),
+        "floating point": loss.rounding,
+    }
+    state = np.array([low + (high - low) * loss.node[place] / len(lower)])
+    return Margin(pair, float(lower[place]), float(loss.curve[place]), losses, state)
+
+
+def _unbounded(pair: tuple[int, int], state: Array, among: NDArray[np.bool_]) -> Margin:
+    return Margin(pair, -inf, -inf, {}, state)
+
+
+def _met_later(visits: float, short: Array) -> float:
+    """(8): a shortfall is met as often as a next state is in its cell; ``visits`` bounds that, but for the ends."""
+    return float(short.sum()) * visits + float(max(short[0], short[-1]))
