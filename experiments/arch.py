@@ -6,8 +6,8 @@ For each system an expert is computed by value iteration on the model, for a rew
 samples of the model and the declaration `GaussianNoise(std, slope)`, and certifies a reward of its own. The truth is
 computed from the model by quadrature, with atoms at the walls, and compared: the certified margin with the least
 advantage, and the bands on (P_b − P_a)V with its exact values, cell by cell. The saved certificate is checked by
-`certirl check`. The part `known` certifies lines by `certify_gaussian`, which knows the noise and not only a bound on
-it; the part `repeated` counts how often all exact values are within the bands.
+`certirl check`. The part `known` certifies lines by `dynamics=AffineGaussian(…)`, which knows the noise and not only a
+bound on it; the part `repeated` counts how often all exact values are within the bands.
 
 Next states are clipped to the box. Tools for verification let a state that leaves the box be lost; here it stays at the
 wall, since a reward is to be found for states of the box.
@@ -591,8 +591,8 @@ def knowing(task: Sequence[Any]) -> dict[str, Any]:
     for samples in ATTEMPTS:
         used = time.process_time()
         found = certirl.solve(system, samples=samples, **asked)
-        share = {"delta": delta / len(ATTEMPTS), "std": system.std[0], "samples": samples}
-        certificate = certirl.certify_gaussian(found, system, **share, **asked)
+        declared, share = certirl.AffineGaussian(system.std[0]), delta / len(ATTEMPTS)
+        certificate = certirl.certify(found, system, dynamics=declared, delta=share, samples=samples, **asked)
         if certificate.holds:
             break
     return {

@@ -4,8 +4,9 @@
 
 Systems are `s' = clip(m_a(s) + ξ)` with affine drifts and normal noise. *Cost*: the least number of transitions of each
 action, of a ladder with steps of a quarter, from which the same reward is certified in three of three runs, by
-`certify_gaussian` and by `certify` with `tail=GaussianNoise(…)`. *Truth*: random systems, experts and rewards, most of
-them spoiled until the expert is barely not optimal at some state outside the tube, against quadrature on the model.
+`certify` with `dynamics=AffineGaussian(…)` and with `tail=GaussianNoise(…)`. *Truth*: random systems, experts and
+rewards, most of them spoiled until the expert is barely not optimal at some state outside the tube, against quadrature
+on the model.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ def measure(name: str) -> dict[str, Any]:
     columns = next(basis for k in range(5, 60) if noise.number(basis := certirl.Legendre(k, system.domain[0])) < 2e-5)
 
     def known(samples: int, rng: int) -> bool:
-        proof = certirl.certify_gaussian(reward, system, std=system.std, samples=samples, rng=rng, **problem)
+        asked: dict[str, Any] = {"dynamics": certirl.AffineGaussian(system.std), "samples": samples, "rng": rng}
+        proof = certirl.certify(reward, system, **asked, **problem)
         return bool(proof.holds)
 
     def by_tail(samples: int, rng: int) -> bool:
@@ -187,11 +189,10 @@ def judge(seed: int) -> dict[str, Any]:
     reward = certirl.Reward(certirl.Cells((201,), box=((-1, 1),)), right + weight * wrong)
     in_order = bool(rng.random() < 0.4)
     draws = {} if in_order else {"samples": samples, "rng": seed}
-    settings = {"std": std, "discount": discount, "tube": tube if switching else None, "cells": 400}
+    settings: dict[str, Any] = {"dynamics": certirl.AffineGaussian(std, cells=400), "discount": discount}
+    settings["tube"] = tube if switching else None
     source = system.trajectory(samples, rng) if in_order else system
-    proof = certirl.certify_gaussian(
-        reward, source, expert=lambda states: chosen(states[:, 0]), delta=0.05, **settings, **draws
-    )
+    proof = certirl.certify(reward, source, expert=lambda states: chosen(states[:, 0]), delta=0.05, **settings, **draws)
     bounds = np.nan_to_num(proof.advantage(grid[outside])[1], nan=-np.inf)
     truth = (advantage[..., 0] + weight * np.nan_to_num(advantage[..., 1], posinf=0.0))[:, outside]
     return {

@@ -14,8 +14,6 @@ from certirl import checker
 # Where claims are made, in the order in which the modules import each other.
 VERBS = {
     "certirl.proof.certificate": ("conclude",),
-    "certirl.proof.known_noise": ("certify_gaussian",),
-    "certirl.proof.cells": ("certify_deterministic",),
     "certirl.proof.certify": ("certify", "refute"),
     "certirl.solver.solve": ("solve",),
 }

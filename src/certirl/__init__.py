@@ -38,12 +38,12 @@ if _TYPE_CHECKING:
     from certirl.functions.cells import Cells as Cells
     from certirl.functions.reward import Reward as Reward
     from certirl.ground.doors import UserCodeError as UserCodeError
-    from certirl.proof.cells import certify_deterministic as certify_deterministic
+    from certirl.proof.cells import Deterministic as Deterministic
     from certirl.proof.certificate import Certificate as Certificate
     from certirl.proof.certify import certify as certify
     from certirl.proof.certify import refute as refute
     from certirl.proof.densities import tail_from_density as tail_from_density
-    from certirl.proof.known_noise import certify_gaussian as certify_gaussian
+    from certirl.proof.known_noise import AffineGaussian as AffineGaussian
     from certirl.proof.refutation import Refutation as Refutation
     from certirl.proof.rollout import rollout_check as rollout_check
     from certirl.proof.rollout import scenario as scenario
@@ -66,10 +66,12 @@ __version__ = "0.1.0"
 _MODULES = {
     "InverseRL": "solver.estimator",
     "AdditiveNoise": "proof.tails",
+    "AffineGaussian": "proof.known_noise",
     "Basis": "functions.bases",
     "Cells": "functions.cells",
     "Certificate": "proof.certificate",
     "Chebyshev": "functions.bases",
+    "Deterministic": "proof.cells",
     "Episode": "data.episodes",
     "Fourier": "functions.bases",
     "GaussianNoise": "proof.tails",
@@ -86,8 +88,6 @@ _MODULES = {
     "UserCodeError": "ground.doors",
     "bellman": "fit.bellman",
     "certify": "proof.certify",
-    "certify_deterministic": "proof.cells",
-    "certify_gaussian": "proof.known_noise",
     "check": "solver.check",
     "coverage": "data.coverage",
     "diagnose": "fit.choose",

@@ -54,8 +54,8 @@ def _height(states):
 
 
 def _known_noise(source, reward=_height, **changes):
-    asked = {"std": 0.3, "discount": 0.7, "expert": 0, "cells": 30} | changes
-    return certirl.certify_gaussian(reward, source, **asked)
+    asked = {"dynamics": certirl.AffineGaussian(0.3, cells=30), "discount": 0.7, "expert": 0} | changes
+    return certirl.certify(reward, source, **asked)
 
 
 def _steps(count):

@@ -11,6 +11,7 @@ import pytest
 
 import certirl
 import files
+from cells import prove
 from certirl.checker import check
 
 
@@ -35,13 +36,13 @@ def _drift(**changes):
     function = certirl.Reward(grid, 0.1 * np.sin(2 * np.pi * x) + y, ended=Drift().terminal)
     asked = {"discount": 0.5, "lipschitz": [[1, 0.1], [0, 0.8]], "refine": 4} | changes
     expert = (lambda states: 0 * states[:, 0].astype(int)) if "reward" in asked else None
-    return certirl.certify_deterministic(Drift(), expert, **{k: v or function for k, v in asked.items()})
+    return prove(Drift(), expert, **{k: v or function for k, v in asked.items()})
 
 
 def _environment(name, points, **settings):
     simulator = certirl.gym.simulator(name, **settings)
     plan = certirl.planning.plan(simulator, discount=0.9, points=points)
-    return certirl.certify_deterministic(simulator, plan, refine=2)
+    return prove(simulator, plan, refine=2)
 
 
 MAKERS = {
@@ -94,7 +95,7 @@ def test_the_numbers_that_a_proof_rests_on_are_printed_with_it(tmp_path):
     still = type("Still", (), {"n_actions": 2, "domain": ((0.0, 1.0),)})()
     still.sample = lambda states, action, rng: np.full(states.shape, 0.25 + 0.5 * action)
     value = certirl.Reward(grid, np.linspace(0, 1, 9))
-    proof = certirl.certify_deterministic(still, value=value, discount=0.5, lipschitz=0)
+    proof = prove(still, value=value, discount=0.5, lipschitz=0)
     said = "all states of a cell have the same next state"
     assert f"with L = 0; L = 0 says that under every action {said}" in str(proof)
     assert said in str(check(proof.save(tmp_path / "still")))

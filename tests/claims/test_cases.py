@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import Legendre
+from certirl import Legendre, product
 from certirl.data.policy import CELLS_ALONG
-from certirl.proof.case import REFUSED
+from certirl.proof.case import CASES, DECLARED, REFUSED, table
 from checker.saved_records import (
     MIDDLE,
     MIDDLE_PLANE,
@@ -118,3 +118,76 @@ def test_what_is_said_to_exist_holds_and_is_confirmed_by_the_checker(verb, case,
 def test_what_is_said_to_be_refused_is_refused_in_that_sentence(verb):
     with pytest.raises(ValueError, match=re.escape(REFUSED["policy", "sum"])):
         REFUSES[verb]()
+
+
+# Sums over components, and other verbs, have no dynamics that could be declared otherwise.
+ASKED = ("coordinates", *CASES[:4])
+SENTENCES = {
+    ("columns", "coordinates"): "a certificate over a whole box is for 3 coordinates at most",
+    **{
+        (declared, CASES[1]): "a proof is for problems without terminal states"
+        for declared in ("columns", "AffineGaussian")
+    },
+}
+
+
+class Still:
+    """A step to the right or to the left, without noise or with it."""
+
+    n_actions = 2
+
+    def __init__(self, coordinates=1, noise=0.0, **more):
+        self.domain, self.noise = ((-1.0, 1.0),) * coordinates, noise
+        vars(self).update(more)
+
+    def sample(self, states, action, rng):
+        return np.clip(states / 2 + (0.3, -0.3)[action] + self.noise * rng.normal(size=states.shape), -1, 1)
+
+
+def _ended(states):
+    return states[:, 0] > 0.5
+
+
+def _mixes(states):
+    return np.full((len(states), 2), 0.5)
+
+
+def _declared(declared, case):
+    """What is asked of a proof in a case that it lacks."""
+    coordinates = DECLARED[declared].coordinates + (case == "coordinates")
+    noise = 0.0 if declared == "Deterministic" else 0.3
+    more = {CASES[0]: {"periodic": (0,)}, CASES[1]: {"terminal": _ended}}.get(case, {})
+    source = Still(coordinates, noise, **more)
+    if case == CASES[3]:
+        source = certirl.sample(source, basis=product(*[LINE] * coordinates), samples=100, rng=0)
+    asked = {"discount": 0.7, "expert": _mixes if case == CASES[2] else 0, "rng": 0}
+    if declared == "columns":
+        return climb, source, asked | {"columns": product(*[LINE] * coordinates), "tail": 0}
+    if declared == "AffineGaussian":
+        return climb, source, asked | {"dynamics": certirl.AffineGaussian(0.3)}
+    asked["dynamics"] = certirl.Deterministic(0.5 * np.eye(coordinates), points=11)
+    return certirl.planning.ValueReward(climb, source, 0.7), source, asked
+
+
+def test_the_page_prints_the_table_of_declarations():
+    assert f"\n\n{table()}\n\n" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("declared", "case"),
+    [(declared, case) for declared, has in DECLARED.items() for case in ("coordinates", *has.lacks) if case in ASKED],
+)
+def test_a_case_that_a_declaration_lacks_is_refused_with_those_that_have_it(declared, case):
+    reward, source, asked = _declared(declared, case)
+    with pytest.raises(ValueError, match=SENTENCES.get((declared, case), "does not exist for .*: (write|no other)")):
+        certirl.certify(reward, source, **asked)
+
+
+@pytest.mark.parametrize("declared", [certirl.AffineGaussian(0.3), certirl.Deterministic(0.5, points=11)])
+def test_settings_without_use_to_a_declaration_are_refused(declared):
+    for name, value in {"columns": LINE, "tail": 0, "reward_range": (0, 1), "paired": True}.items():
+        sentence = rf"dynamics={type(declared).__name__}\(…\) has no use for {name}: leave {name} out"
+        with pytest.raises(ValueError, match=sentence):
+            certirl.certify(climb, Still(noise=0.3), expert=0, discount=0.7, dynamics=declared, **{name: value})
+    with pytest.raises(TypeError, match=r"dynamics must be certirl\.AffineGaussian\(std\) or"):
+        certirl.certify(climb, Still(), expert=0, discount=0.7, dynamics=0.3)

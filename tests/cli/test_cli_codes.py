@@ -270,7 +270,7 @@ def test_noise_that_is_known_is_certified_as_in_python_checked_and_reported(fold
     words = ["certify", "reward.npz", "log.csv", "--actions", "up,down", "--known-noise"]
     found = document(capsys, [*words, "0.1"], 0)
     log = certirl.tables.read("log.csv", domain=[[-1, 1]], actions=("up", "down"))
-    expected = certirl.certify_gaussian(certirl.load("reward.npz"), log, std=0.1)
+    expected = certirl.certify(certirl.load("reward.npz"), log, dynamics=certirl.AffineGaussian(0.1))
     assert found["type"] == "GaussianCertificate" and found["margin"] == expected.margin > 0
     assert "against down" in str(expected)
     assert document(capsys, ["check", "certificate.npz"], 0)["verdict"] == "confirmed"
@@ -310,7 +310,7 @@ def test_a_simulator_with_declared_slopes_is_proved_by_cells_checked_shown_and_r
     exec(TRAY, scope)
     tray = scope["Tray"]()
     plan = certirl.planning.plan(tray, discount=0.9, points=41)
-    expected = certirl.certify_deterministic(tray, plan, lipschitz=[[0.9]], refine=4)
+    expected = certirl.certify(plan, tray, dynamics=certirl.Deterministic([[0.9]], refine=4))
     assert found["decided"] == expected.decided > 0.9 and found["margin"] == expected.margin
     assert document(capsys, [*words, "--lipschitz", "0.9", "0.95"], 0)["decided"] <= expected.decided
     assert document(capsys, ["check", "proof.npz"], 0)["verdict"] == "confirmed"
@@ -346,12 +346,12 @@ def test_an_expert_of_your_own_is_proved_by_cells_for_a_learned_or_a_saved_value
     exec(TRAY, scope)
     solution = certirl.solve(scope["Bare"](), expert=scope["keep"], discount=0.9, rng=0, progress=False)
     solution.save("learned.npz")
-    asked = {"points": 41, "lipschitz": 0.9, "refine": 4}
-    expected = certirl.certify_deterministic(scope["Bare"](), scope["keep"], value=solution, **asked)
+    asked = {"dynamics": certirl.Deterministic(0.9, points=41, refine=4)}
+    expected = certirl.certify(solution, scope["Bare"](), expert=scope["keep"], **asked)
     assert found["decided"] == expected.decided > 0.9
     again = document(capsys, [*words, "--expert", "tray.py:keep", "--value", "learned.npz"], 0)
     assert again["decided"] == expected.decided
-    greedy = certirl.certify_deterministic(scope["Bare"](), value=solution, **asked)
+    greedy = certirl.certify(solution, scope["Bare"](), **asked)
     assert document(capsys, [*words, "--value", "learned.npz"], 0)["decided"] == greedy.decided
     assert main([*words[:-1], "1000", "--refine", "1", "--expert", "1", "--value", "learned.npz"]) == 3
     assert "Result: proof.npz (replaced)" in capsys.readouterr().out

@@ -176,7 +176,7 @@ def test_no_proof_rests_on_episodes_whose_last_steps_are_missing_because_of_wher
         lambda: certirl.solve(log, discount=0.7, delta=0.05, **asked),
         lambda: certirl.solve(log, discount=0.7, delta=0.05, expert=lambda s: s[:, 0] > 5, tail=asked["tail"]),
         lambda: certirl.refute(log, basis=certirl.Legendre(2), columns=5, **asked),
-        lambda: certirl.certify_gaussian(lambda s: s[:, 0], log, discount=0.7, std=2.0, expert=1),
+        lambda: certirl.certify(lambda s: s[:, 0], log, discount=0.7, expert=1, dynamics=certirl.AffineGaussian(2.0)),
         lambda: certirl.export.interval_mdp(log, cells=4, delta=0.05),
     ):
         with pytest.raises(ValueError, match=sentence):
@@ -211,7 +211,9 @@ def test_what_was_done_to_a_log_is_printed_with_every_proof_and_answer(tmp_path,
     actions = rng.integers(2, size=600)
     moved = np.clip((-0.3, 0.3) @ np.eye(2)[:, actions] + 0.3 * rng.normal(size=600), -1, 1)
     gaussian = certirl.Transitions(states[:600], actions, moved, domain=(-1, 1), notes=log.notes)
-    known = certirl.certify_gaussian(lambda s: s[:, 0], gaussian, discount=0.5, std=0.3, expert=1, cells=40)
+    known = certirl.certify(
+        lambda s: s[:, 0], gaussian, discount=0.5, expert=1, dynamics=certirl.AffineGaussian(0.3, cells=40)
+    )
     assert assumed in known.assumptions and assumed in certirl.check(known.save(tmp_path / "known")).trusted
     refuted = certirl.refute(log, basis=certirl.Legendre(2), **{**asked, "columns": 2})
     assert assumed in refuted.assumptions and assumed in certirl.check(refuted.save(tmp_path / "refuted")).trusted

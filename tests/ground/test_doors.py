@@ -1242,7 +1242,9 @@ def test_whatever_an_argument_is_the_answer_is_a_result_or_a_sentence(calls, rec
             "delta must be .* 1e-100 and 0.5, got 5e-324",
         ),
         (
-            lambda r: certirl.certify_gaussian(squares, Drift(), std=1e300, expert=0, discount=0.7, rng=0),
+            lambda r: certirl.certify(
+                squares, Drift(), expert=0, discount=0.7, dynamics=certirl.AffineGaussian(1e300), rng=0
+            ),
             "too wide for",
         ),
         (lambda r: certirl.recover([]), r"criteria must be what certirl.bellman returns, one or several, got \[\]"),

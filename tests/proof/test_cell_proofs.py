@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import certirl
+from cells import prove
 from certirl.functions.ends import Ends
 
 DISCOUNT, DEPTH = 0.3, 8
@@ -112,9 +113,7 @@ def test_no_cell_is_proved_falsely_even_of_barely_wrong_experts(kind, form):
                 return plan(states - shift * np.eye(len(toy.domain))[0])
 
             asked = {"reward": given} if form == "cells" else {"value": plan}
-            proof = certirl.certify_deterministic(
-                toy, expert, discount=DISCOUNT, lipschitz=toy.lipschitz, refine=4, **asked
-            )
+            proof = prove(toy, expert, discount=DISCOUNT, lipschitz=toy.lipschitz, refine=4, **asked)
             low, high = np.array(toy.domain).T
             states = low + (high - low) * rng.random((40, len(low)))
             cells = proof.grid.cell(states)
@@ -136,22 +135,22 @@ def test_lipschitz_constants_that_are_too_small_are_contradicted():
     half, enough = 0.5 * np.array(toy.lipschitz), np.array(toy.lipschitz)
     shown = r"L\[0\]\[0\] must be at least 1, not 0.5, L\[0\]\[1\] must be at least 0.1, not 0.05, L\[1\]\[0\] must "
     with pytest.raises(ValueError, match=f"Lipschitz constants are contradicted: {shown}be at least 0.62"):
-        certirl.certify_deterministic(toy, 0, reward=reward_of(toy, 0), lipschitz=half, **asked)
+        prove(toy, 0, reward=reward_of(toy, 0), lipschitz=half, **asked)
     one = np.stack([enough, np.where([[False, False], [False, True]], half, enough)])
     with pytest.raises(ValueError, match=r"contradicted: L\[1\]\[1\]\[1\] must be at least 0.8, not 0.4; declare"):
-        certirl.certify_deterministic(toy, 0, reward=reward_of(toy, 0), lipschitz=one, **asked)
+        prove(toy, 0, reward=reward_of(toy, 0), lipschitz=one, **asked)
 
 
 def test_a_number_bounds_the_slope_of_one_coordinate():
     asked = {"value": lambda states: states[:, 0], "discount": 0.5, "points": 11}
-    several = [certirl.certify_deterministic(Shrinking(""), lipschitz=L, **asked) for L in (0.5, [0.5], [[0.5]])]
+    several = [prove(Shrinking(""), lipschitz=L, **asked) for L in (0.5, [0.5], [[0.5]])]
     assert all((proof.margins == several[0].margins).all() for proof in several) and several[0].decided == 1
 
 
 @pytest.mark.parametrize("width", [0.5, 20.0])
 def test_shares_of_cells_add_up_and_nothing_proved_is_not_certified(width):
     toy = Toy("goal")
-    proof = certirl.certify_deterministic(
+    proof = prove(
         toy,
         value=lambda s: -(s[:, 1] ** 2) - s[:, 0] ** 2,
         discount=0.9,
@@ -202,16 +201,12 @@ def test_simulators_that_are_not_what_they_declare_are_refused(wrong, boxes, mes
     grid = certirl.Cells((11,), box=((0, 1),))
     value = certirl.Reward(grid, grid.points()[:, 0] + 1)
     with pytest.raises(ValueError, match=message):
-        certirl.certify_deterministic(
-            Shrinking(wrong, boxes), 0, value=value, discount=0.5, lipschitz=[[0.6]], refine=10
-        )
+        prove(Shrinking(wrong, boxes), 0, value=value, discount=0.5, lipschitz=[[0.6]], refine=10)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"value": None}, r"pass value=certirl.solve\(simulator, expert=expert, discount=0.9\), say"),
-        ({"value": None, "expert": None}, "pass value=plan, say, with plan = certirl.planning.plan"),
         ({"discount": None}, "pass discount, say discount=0.9"),
         ({"value": SimpleNamespace(value=None, reason="no V explains it")}, "without a value: no V explains it"),
         ({"lipschitz": [[np.inf]]}, "lipschitz must be a number from 0"),
@@ -221,7 +216,12 @@ def test_simulators_that_are_not_what_they_declare_are_refused(wrong, boxes, mes
         ({"value": lambda states: 0 * states[:, 0]}, "the value is the same at every state"),
         ({"points": None}, "pass points=41, say, along each coordinate"),
         ({"points": 10**9}, "at most 4,000,000 cells"),
-        ({"reward": lambda states: states[:, 0]}, "the reward must be a certirl.Reward on certirl.Cells"),
+        (
+            {"reward": lambda states: states[:, 0], "value": None},
+            r"planning.ValueReward\(V, simulator, discount\), got",
+        ),
+        ({"reward": certirl.Reward(certirl.Cells((11,), box=((0, 1),)), np.arange(11.0)), "expert": None}, "pass exp"),
+        ({"reward": SimpleNamespace(value=np.sin)}, "value is a guess of the value of a certirl.Reward on"),
         (
             {"reward": certirl.Reward(certirl.Legendre(11), np.linspace(0, 1, 11))},
             "the reward must be a certirl.Reward",
@@ -230,7 +230,10 @@ def test_simulators_that_are_not_what_they_declare_are_refused(wrong, boxes, mes
             {"reward": certirl.Reward(certirl.Cells((6,), box=((0, 1),)), np.linspace(0, 1, 6))},
             "with the points of the value, 11",
         ),
-        ({"expert": lambda states: np.full((len(states), 2), 0.5)}, "experts of one action at each state"),
+        (
+            {"expert": lambda states: np.full((len(states), 2), 0.5)},
+            "not exist for experts that mix actions, got several actions at s",
+        ),
         ({"expert": lambda states: states[:, 0] > states.mean()}, "changes from call to call"),
         ({"value": lambda states: states[:, 0] - states.mean()}, "depend on one state alone"),
     ],
@@ -238,7 +241,7 @@ def test_simulators_that_are_not_what_they_declare_are_refused(wrong, boxes, mes
 def test_wrong_calls_get_a_sentence(changes, message):
     asked = {"value": lambda states: states[:, 0], "discount": 0.5, "lipschitz": [[0.5]], "points": 11, "refine": 10}
     with pytest.raises(ValueError, match=message):
-        certirl.certify_deterministic(Shrinking(""), **{"expert": 0} | asked | changes)
+        prove(Shrinking(""), **{"expert": 0} | asked | changes)
 
 
 def _paid_at_the_goal(worth=-50.0):
@@ -266,14 +269,14 @@ def _planned():
 )
 def test_values_of_their_own_at_terminal_states_are_refused_and_not_taken_as_0(given):
     with pytest.raises(ValueError, match="a proof by cells is for values and rewards that are 0 at terminal states"):
-        certirl.certify_deterministic(Toy("goal"), **{"discount": 0.5, "lipschitz": Toy("goal").lipschitz} | given())
+        prove(Toy("goal"), **{"discount": 0.5, "lipschitz": Toy("goal").lipschitz} | given())
 
 
 def test_a_reward_of_other_terminal_states_is_refused_and_not_taken_as_its_sum_there():
     grid = certirl.Cells((9, 9), (), Toy("goal").domain)
     reward = certirl.Reward(grid, grid.points()[:, 0], lambda states: states[:, 0] > 0)
     with pytest.raises(ValueError, match="terminal states that are not terminal in the simulator"):
-        certirl.certify_deterministic(Toy("goal"), 1, reward=reward, discount=0.5, lipschitz=Toy("goal").lipschitz)
+        prove(Toy("goal"), 1, reward=reward, discount=0.5, lipschitz=Toy("goal").lipschitz)
 
 
 def test_the_reward_of_a_value_pays_what_makes_it_the_value_at_terminal_states_too():
@@ -296,7 +299,7 @@ class Turning:
 def test_next_states_anywhere_on_a_circle_prove_nothing(constant, tmp_path):
     grid = certirl.Cells((40,), (0,), ((0.0, 1.0),))
     value = certirl.Reward(grid, np.sin(2 * np.pi * grid.points()[:, 0]))
-    proof = certirl.certify_deterministic(Turning(), 0, value=value, discount=0.9, lipschitz=[[constant]])
+    proof = prove(Turning(), 0, value=value, discount=0.9, lipschitz=[[constant]])
     assert proof.decided == 0 and not proof.holds
     assert certirl.check(proof.save(tmp_path / "circle")).verdict != "confirmed"
 
@@ -304,7 +307,7 @@ def test_next_states_anywhere_on_a_circle_prove_nothing(constant, tmp_path):
 def test_most_of_pendulum_is_proved_and_planning_agrees():
     swing = certirl.gym.simulator("Pendulum-v1", actions=[[-2.0], [0.0], [2.0]])
     plan = certirl.planning.plan(swing, discount=0.9, points=(60, 61))
-    proof = certirl.certify_deterministic(swing, plan, refine=2)
+    proof = prove(swing, plan, refine=2)
     states = np.random.default_rng(0).uniform(*np.array(swing.domain).T, (500, 2))
     cells = proof.grid.cell(states)
     ahead = np.stack([proof.value(swing.step(states, action)[0]) for action in range(3)], axis=1)
@@ -317,7 +320,7 @@ def test_most_of_pendulum_is_proved_and_planning_agrees():
 def test_mountain_car_is_proved_with_its_wall_and_its_goal():
     car = certirl.gym.simulator("MountainCar-v0")
     plan = certirl.planning.plan(car, discount=0.9, points=(91, 71))
-    proof = certirl.certify_deterministic(car, plan, refine=2)
+    proof = prove(car, plan, refine=2)
     states = np.random.default_rng(0).uniform(*np.array(car.domain).T, (5000, 2))
     states[:2000] = [-1.2, -0.07] + np.random.default_rng(1).random((2000, 2)) * [0.09, 0.14]  # beside the wall
     states = states[~car.terminal(states)]
@@ -328,7 +331,7 @@ def test_mountain_car_is_proved_with_its_wall_and_its_goal():
     assert (gaps.min(axis=1) >= proof.margins[cells]).all()
     assert proof.decided > 0.8 and proof.regret < 0.05
     with pytest.raises(ValueError, match="must end on lines of the grid"):
-        certirl.certify_deterministic(car, certirl.planning.plan(car, discount=0.9, points=(50, 50)))
+        prove(car, certirl.planning.plan(car, discount=0.9, points=(50, 50)))
 
 
 @pytest.mark.slow
@@ -336,7 +339,7 @@ def test_a_reward_that_solve_finds_is_proved_for_its_expert():
     swing = certirl.gym.simulator("Pendulum-v1", actions=3)
     expert = certirl.planning.plan(swing, discount=0.9, points=(60, 61))
     solution = certirl.solve(swing, expert=expert, discount=0.9, samples=4000, rng=0, progress=False)
-    proof = certirl.certify_deterministic(swing, expert, value=solution, points=(60, 61), refine=2)
+    proof = prove(swing, expert, value=solution, points=(60, 61), refine=2)
     states = np.random.default_rng(0).uniform(*np.array(swing.domain).T, (500, 2))
     assert (proof.actions == expert(certirl.ground.domain.mesh(proof.grid.middles()))).all()
     assert proof.decided > 0.85 and proof.regret < 0.2

@@ -78,6 +78,10 @@ def quadrature(theta, std, discount, reward, chosen, per_cell=4):
     return after, reward + discount * after[chosen, np.arange(len(nodes))]
 
 
+def certify(reward, source, *, std, cells=1000, **asked):
+    return certirl.certify(reward, source, dynamics=certirl.AffineGaussian(std, cells), **asked)
+
+
 def setting(kind, cells=60):
     nodes = np.linspace(-1, 1, cells + 1)
     if kind == "switch":
@@ -119,7 +123,7 @@ def test_the_set_of_drifts_holds_the_true_one():
 def test_next_states_in_single_precision_are_seen_to_be_at_the_ends():
     asked, outside = {"std": 0.09, "discount": 0.7, "expert": 0, "samples": 150, "cells": 50, "delta": 0.2}, 0
     for seed in range(12):
-        proof = certirl.certify_gaussian(lambda states: states[:, 0], Single(), rng=seed, **asked)
+        proof = certify(lambda states: states[:, 0], Single(), rng=seed, **asked)
         states = np.linspace(0.1, 0.7, 7)
         estimated, error = proof.drifts(states)
         truth = 0.4 + 0.3 * (THETA[:, :1] + THETA[:, 1:] * (states - 0.4) / 0.3)
@@ -138,14 +142,14 @@ def test_what_depends_on_other_states_or_is_no_number_gets_a_sentence():
         ({"samples": 10**9}, "samples must be"),
     ):
         with pytest.raises(ValueError, match=message):
-            certirl.certify_gaussian(reward, Line(), **asked | change)
+            certify(reward, Line(), **asked | change)
     for wrong, message in (
         (lambda s: -np.abs(s[:, 0] - s.mean()), "depend on one state alone"),
         (lambda s: 1e250 * s[:, 0], "double precision cannot square"),
         (certirl.Reward(certirl.Cells((20_001,), box=((-1, 1),)), np.linspace(0, 1, 20_001)), "at most 4,000"),
     ):
         with pytest.raises(ValueError, match=message):
-            certirl.certify_gaussian(wrong, Line(), **asked)
+            certify(wrong, Line(), **asked)
 
 
 def test_a_large_constant_in_the_reward_is_paid_for_and_every_lower_bound_is_below_the_margin():
@@ -153,7 +157,7 @@ def test_a_large_constant_in_the_reward_is_paid_for_and_every_lower_bound_is_bel
     plain = certirl.Reward(grid, np.round(grid.points()[:, 0] * 64) / 64)
     raised = certirl.Reward(grid, plain.coefficients + 2.0**44)
     asked = {"std": 0.3, "discount": 0.7, "expert": 0, "samples": 2000, "rng": 0, "cells": 50}
-    proofs = [certirl.certify_gaussian(reward, Line(), **asked) for reward in (plain, raised)]
+    proofs = [certify(reward, Line(), **asked) for reward in (plain, raised)]
     assert proofs[1].losses["floating point"] > 2.0**44 * 2.0**-50 and proofs[1].margin < proofs[0].margin
     for proof in proofs:
         assert np.nanmin(proof.advantage(np.linspace(-1, 1, 201))[1]) == pytest.approx(proof.margin, rel=1e-12)
@@ -192,8 +196,8 @@ def test_a_trajectory_is_ground_for_a_certificate(tmp_path):
     states, actions, after = (column.ravel() for column in walk(1, 12_000, np.random.default_rng(4)))
     log = certirl.Transitions(states, actions, after, domain=(-1, 1))
     asked = {"std": 0.3, "discount": 0.7, "expert": 0, "cells": 100}
-    proof = certirl.certify_gaussian(lambda s: s[:, 0], log, **asked)
-    alone = certirl.certify_gaussian(lambda s: s[:, 0], replace(log, independent=True), **asked)
+    proof = certify(lambda s: s[:, 0], log, **asked)
+    alone = certify(lambda s: s[:, 0], replace(log, independent=True), **asked)
     assert proof.holds and 0.5 * alone.margin < proof.margin < alone.margin
     assert "given everything before it" in str(proof)
     assert certirl.check(proof.save(tmp_path / "proof")).verdict == "confirmed"
@@ -269,7 +273,7 @@ def test_the_checker_derives_every_part_of_the_bounds(kind, spread):
 def test_a_certificate_is_saved_and_checked_and_a_changed_one_rejected(tmp_path):
     expert, reward = (lambda states: states[:, 0] > 0), (lambda states: -np.abs(states[:, 0] - 0.02))
     asked = {"std": 0.3, "discount": 0.7, "rng": 0, "cells": 250}
-    proof = certirl.certify_gaussian(reward, Line(), expert=expert, samples=8000, tube=0.15, **asked)
+    proof = certify(reward, Line(), expert=expert, samples=8000, tube=0.15, **asked)
     assert proof.holds and proof.tube.half_width < 0.15 and "ξ Gaussian with standard deviation 0.3" in str(proof)
     path = proof.save(tmp_path / "proof")
     verdict = certirl.check(path)
@@ -303,26 +307,26 @@ def test_data_that_contradict_the_noise_or_the_drift_are_refused():
         (Mirrored(), 0.3, "under action 0, 0 of 10,000 next states are at the lower end"),
     ):
         with pytest.raises(ValueError, match=word):
-            certirl.certify_gaussian(reward, line, std=std, samples=10_000, **asked)
+            certify(reward, line, std=std, samples=10_000, **asked)
     for std in (0.27, 0.33):  # as docs/certificates.md says of a tenth
         with pytest.raises(ValueError, match="times as large") as refused:
-            certirl.certify_gaussian(reward, Line(), std=std, samples=20_000, **asked)
+            certify(reward, Line(), std=std, samples=20_000, **asked)
         numbers = re.search(r"is (\S+) times .* where (\S+) to (\S+)", str(refused.value))
         size, low, high = map(float, numbers.groups())
         assert not low <= size <= high
-    constant = certirl.certify_gaussian(reward, Line(), std=0.3, samples=3000, **asked)
+    constant = certify(reward, Line(), std=0.3, samples=3000, **asked)
     assert constant.holds and constant.tube is None and "at every" not in constant.missing
-    with pytest.raises(ValueError, match="one action at each state"):
-        certirl.certify_gaussian(reward, Line(), std=0.3, **(asked | {"expert": lambda s: np.full((len(s), 2), 0.5)}))
+    with pytest.raises(ValueError, match="does not exist for experts that mix actions"):
+        certify(reward, Line(), std=0.3, **(asked | {"expert": lambda s: np.full((len(s), 2), 0.5)}))
     log = certirl.sample(Line(), basis=certirl.Legendre(2), samples=3000, rng=0)
-    assert certirl.certify_gaussian(reward, log, std=0.3, **asked).holds
-    assert certirl.certify_gaussian(reward, log, std=0.3, **asked).margin < constant.estimated
+    assert certify(reward, log, std=0.3, **asked).holds
+    assert certify(reward, log, std=0.3, **asked).margin < constant.estimated
 
 
 def test_too_few_rows_are_said_without_a_number_that_does_not_exist(tmp_path):
     asked = {"std": 0.3, "discount": 0.99, "samples": 20, "rng": 0, "cells": 100}
     for expert in (0, lambda states: states[:, 0] > 0):
-        certificate = certirl.certify_gaussian(lambda states: states[:, 0], Line(), expert=expert, **asked)
+        certificate = certify(lambda states: states[:, 0], Line(), expert=expert, **asked)
         assert "no estimate" in str(certificate) and "inf" not in str(certificate)
         assert "no estimate" in certificate.report(tmp_path / "few.html").read_text()
 
@@ -330,17 +334,17 @@ def test_too_few_rows_are_said_without_a_number_that_does_not_exist(tmp_path):
 def test_an_action_that_was_never_taken_is_named():
     log = certirl.Transitions([0.1, 0.2, 0.3], [1, 1, 1], [0.25, 0.15, 0.4], domain=(-1, 1), n_actions=2)
     with pytest.raises(ValueError, match="action 0 was never taken"):
-        certirl.certify_gaussian(lambda states: states[:, 0], log, std=0.3, discount=0.7, expert=1)
+        certify(lambda states: states[:, 0], log, std=0.3, discount=0.7, expert=1)
 
 
 def test_the_reward_of_the_proof_can_be_had_and_proved_again(tmp_path):
     asked = {"std": 0.3, "discount": 0.7, "expert": 0, "samples": 3000, "rng": 0, "cells": 50}
-    proof = certirl.certify_gaussian(lambda states: np.sin(states[:, 0]), Line(), **asked)
+    proof = certify(lambda states: np.sin(states[:, 0]), Line(), **asked)
     assert proof.reward.basis.counts == (51,) and proof.reward(0.2) == pytest.approx(np.sin(0.2))
     saved = str(proof.save(tmp_path / "proof"))
     assert main(["export", saved, "-o", str(tmp_path / "reward.py")]) == 0 and (tmp_path / "reward.py").exists()
-    assert certirl.certify_gaussian(proof.reward, Line(), **asked).margin == pytest.approx(proof.margin)
-    assert certirl.certify_gaussian(proof, Line(), std=0.3, expert=0, cells=50, rng=1).discount == 0.7
+    assert certify(proof.reward, Line(), **asked).margin == pytest.approx(proof.margin)
+    assert certify(proof, Line(), std=0.3, expert=0, cells=50, rng=1).discount == 0.7
 
 
 def test_a_reward_that_jumps_at_terminal_states_is_said_to_be_taken_as_linear():
@@ -349,7 +353,7 @@ def test_a_reward_that_jumps_at_terminal_states_is_said_to_be_taken_as_linear():
     plain = certirl.Reward(grid, grid.points()[:, 0])
     jumps = certirl.Reward(grid, grid.points()[:, 0], lambda states: states[:, 0] > 0.5, ends=ends)
     asked = {"std": 0.3, "discount": 0.5, "expert": 0, "samples": 2000, "rng": 0, "cells": 60}
-    proofs = [certirl.certify_gaussian(reward, Line(), **asked) for reward in (plain, jumps)]
+    proofs = [certify(reward, Line(), **asked) for reward in (plain, jumps)]
     said = ["the reward is linear between its values" in " ".join(proof.assumptions) for proof in proofs]
     assert said == [False, True] and proofs[1].reward(1.0) == -2.0 and proofs[1].reward(0.7) == 0.0
 
@@ -362,4 +366,4 @@ def test_next_states_at_an_end_that_no_noise_reaches_are_refused():
     log = certirl.Transitions(states, actions, after, domain=((-1.0, 1.0),), independent=True)
     asked = {"std": 0.01, "discount": 0.7, "expert": 0, "cells": 50, "rng": 0}
     with pytest.raises(ValueError, match="the data contradict"):
-        certirl.certify_gaussian(lambda s: s[:, 0], log, **asked)
+        certify(lambda s: s[:, 0], log, **asked)

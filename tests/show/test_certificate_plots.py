@@ -11,6 +11,7 @@ import pytest
 
 import certirl
 import switching as experiment
+from cells import prove
 from certirl import plots
 from certirl.ground.status import percent_up, rounded_down
 from certirl.problems import next_values
@@ -150,9 +151,7 @@ class Halving:
 
 def test_a_picture_of_a_proof_by_cells_hides_no_undecided_cell(tmp_path):
     lipschitz, asked = np.eye(2) * 0.5, {"discount": 0.5, "points": 41, "refine": 8}
-    proof = certirl.certify_deterministic(
-        Halving(), value=lambda states: -((states[:, 0] - 0.4) ** 2), lipschitz=lipschitz, **asked
-    )
+    proof = prove(Halving(), value=lambda states: -((states[:, 0] - 0.4) ** 2), lipschitz=lipschitz, **asked)
     (picture,) = charts.certificate_charts(proof)
     assert picture.values.shape == (240, 240) and proof.grid.shape == (320, 320)
     places = np.stack(np.meshgrid(picture.x, picture.y), axis=-1)[np.isfinite(picture.values)]
@@ -183,7 +182,7 @@ def test_the_regions_of_actions_are_named_inside_of_them(tmp_path):
     class Named(Halving):
         action_names, coordinate_names = ("push", "rest"), ("level", "speed")
 
-    proof = certirl.certify_deterministic(
+    proof = prove(
         Named(), value=lambda s: -((s[:, 0] - 0.4) ** 2), lipschitz=np.eye(2) / 2, discount=0.5, points=21, refine=2
     )
     (picture,) = charts.certificate_charts(certirl.load(proof.save(tmp_path / "proof")))
@@ -207,9 +206,7 @@ def test_a_line_of_cells_shows_actions_and_what_is_not_decided():
         def sample(self, states, action, rng):
             return np.where(self.terminal(states)[:, None], states, 0.5 * states + 0.3 * (action == 0))
 
-    proof = certirl.certify_deterministic(
-        Line(), value=lambda s: -((s[:, 0] - 0.4) ** 2), lipschitz=0.5, discount=0.5, points=21
-    )
+    proof = prove(Line(), value=lambda s: -((s[:, 0] - 0.4) ** 2), lipschitz=0.5, discount=0.5, points=21)
     (chart,) = charts.certificate_charts(proof)
     kinds = {"the policy takes action 0": proof.actions == 0, "the policy takes action 1": proof.actions == 1}
     kinds |= {"not decided": proof.live & ~proof.proved, "terminal": ~proof.live}

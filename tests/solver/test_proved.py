@@ -241,7 +241,7 @@ def test_what_is_missing_from_a_log_is_told_in_its_rows_and_by_other_ways():
     found = certirl.solve(log, expert=0, **asked)
     rows = 3 * 80_000 * found.certificate.samples_needed / found.certificate.samples
     assert f"a log of about {two_digits(int(rows))} rows should suffice (30% of them" in found.reason
-    assert "far fewer for certirl.certify_gaussian if the standard deviation is exactly 3" in found.reason
+    assert "far fewer for dynamics=certirl.AffineGaussian(…) in certirl.certify if the standard" in found.reason
 
 
 def test_a_wider_tube_that_would_do_is_named():

@@ -127,7 +127,7 @@ def solved(options: argparse.Namespace, where: Any) -> Solution:
 
 
 def certified(options: argparse.Namespace, where: Any) -> Certificate:
-    """The answer of `certify`, or of `certify_gaussian`, to the options of a command; ``where`` is its map."""
+    """The answer of `certify` to the options of a command; ``where`` is its map."""
     by_tail = options.known_noise is None
     for name in () if by_tail else ("tail", "columns", "workers", "scheduler"):
         if getattr(options, name) is not None:
@@ -168,9 +168,9 @@ def certified(options: argparse.Namespace, where: Any) -> Certificate:
     }
     asked |= {name: getattr(options, name) for name in ("delta", "samples", "tube")}
     if not by_tail:
-        from certirl.proof.known_noise import certify_gaussian
+        from certirl.proof.known_noise import AffineGaussian
 
-        return certify_gaussian(record, _given(source), std=options.known_noise, **asked)
+        return certify(record, _given(source), dynamics=AffineGaussian(options.known_noise), **asked)
     return certify(record, _given(source), columns=columns, tail=options.tail, map=where, **asked)
 
 

@@ -96,7 +96,9 @@ def prove_by_cells(options: argparse.Namespace) -> Answer:
     """Prove a policy of a system without noise at every state: its plan, an expert, or what is greedy for a value."""
     from certirl.environments.planning import plan
     from certirl.environments.simulators import simulator as simulator_of
-    from certirl.proof.cells import MOST_COORDINATES, certify_deterministic
+    from certirl.proof.case import check_domain
+    from certirl.proof.cells import Deterministic, ValueReward
+    from certirl.proof.certify import certify
 
     check_outputs(options, [options.value] if options.value else [])
     seed = doors.as_count(options.seed, "seed", least=0)
@@ -109,11 +111,7 @@ def prove_by_cells(options: argparse.Namespace) -> Answer:
     simulator: Any = inputs.simulator_at(options.environment) if is_named else None
     simulator = simulator_of(options.environment, actions=options.actions) if simulator is None else simulator
     check_simulator(simulator)
-    if len(simulator.domain) > MOST_COORDINATES:
-        raise ValueError(
-            f"{options.environment} has {len(simulator.domain)} coordinates: a proof by cells serves one or two, as of "
-            f"{' and '.join(GRIDS)}"
-        )
+    check_domain("Deterministic", simulator.domain, ())
     if options.points is None and options.environment not in GRIDS:
         each = " ".join(["41"] * len(simulator.domain))
         raise ValueError(f"write --points {each}, say: how many the grid of the value has along each coordinate")
@@ -126,8 +124,10 @@ def prove_by_cells(options: argparse.Namespace) -> Answer:
         expert = plan(simulator, discount=options.discount, points=points) if expert is None else expert
         learned = options.learned or options.expert is not None
         value = solve(simulator, expert=expert, discount=options.discount, rng=seed) if learned else expert
-    asked = {name: getattr(options, name) for name in ("discount", "refine", "lipschitz")}
-    proof = certify_deterministic(simulator, expert, value=value, points=points, rng=seed, **asked)
+    declared = Deterministic(options.lipschitz, points, options.refine)
+    if expert is None:  # also of a solution that knows its expert
+        value = ValueReward(value, simulator, options.discount)
+    proof = certify(value, simulator, expert=expert, discount=options.discount, dynamics=declared, rng=seed)
     label = "Proof" if proof.proved.any() else "Result"
     deliver(proof, options, [proof], label=label, draw=lambda path: proof.plot(path=path))
     return Answer(proof, DONE if proof.proved.any() else NOT_PROVED)

@@ -171,7 +171,7 @@ class Source(Record):
         if self.simulator is not None and is_noiseless(self.simulator):
             instead = f"leave {setting('delta')} out"
             if len(self.domain) <= 2:
-                instead = by_door("use certirl.certify_deterministic", "use certirl cells")
+                instead = by_door("declare dynamics=certirl.Deterministic(…)", "use certirl cells")
             raise ValueError(
                 "the simulator has no noise: its answers to copies of a state are all equal, and no tail is small for "
                 f"such dynamics, so that draws certify no reward; {instead}"

@@ -50,8 +50,9 @@ from certirl.ground.domain import (
 )
 from certirl.ground.doors import as_count, as_number, as_reals, by_door, call, lend, shown
 from certirl.ground.records import Record
+from certirl.proof.cells import ValueReward
 
-__all__ = ["Plan", "Returns", "plan"]
+__all__ = ["Plan", "Returns", "ValueReward", "plan"]
 
 StepReward = Callable[[Array, int, Array], Any]
 

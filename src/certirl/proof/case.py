@@ -31,7 +31,6 @@ from certirl.proof.tails import (
     tail_number,
 )
 
-MOST_COORDINATES = 3
 MOST_ON_A_BOX = 16  # functions of V on a box up to which a search tries a refutation
 # Of the domain's least width: the half-width of the tube if none is asked for, by the number of coordinates.
 _TUBE = {1: 0.025, 2: 0.025, 3: 0.05}
@@ -205,6 +204,81 @@ REFUSED = {
         "them: leave components out, or name an expert of one action"
     ),
 }
+
+
+class Declared(NamedTuple):
+    """What a proof exists for where the dynamics are declared in one way.
+
+    Attributes:
+        written: the declaration in a call.
+        option: the same in a command.
+        where: dynamics that it fits, in words.
+        coordinates: of the states, at most.
+        lacks: the cases of `CASES` that do not exist.
+    """
+
+    written: str
+    option: str
+    where: str
+    coordinates: int
+    lacks: tuple[str, ...]
+
+
+CASES = (
+    "periodic coordinates",
+    "terminal states",
+    "experts that mix actions",
+    "logs: independent rows, episodes, trajectories",
+    "sums over components",
+    "`certirl.solve(…, delta=…)` and `certirl.refute`",
+)
+DECLARED = {
+    "columns": Declared("columns=…, tail=…", "--columns N --tail TAIL", "with noise", 3, CASES[1:2]),
+    "AffineGaussian": Declared(
+        "dynamics=certirl.AffineGaussian(…)",
+        "--known-noise STD",
+        "with an affine drift and known noise",
+        1,
+        (*CASES[:3], *CASES[4:]),
+    ),
+    "Deterministic": Declared("dynamics=certirl.Deterministic(…)", "certirl cells", "without noise", 2, CASES[2:]),
+}
+MOST_COORDINATES = DECLARED["columns"].coordinates
+
+
+def no_case(declared: str, case: str, got: str = "") -> str:
+    """That there is no proof of a case with dynamics declared in one way, and which declarations have one.
+
+    Args:
+        declared: a key of `DECLARED`.
+        case: one of `CASES`, or a number of coordinates in words.
+        got: what it was, in words.
+    """
+    named, coordinates = DECLARED[declared], int(case.split()[0]) if case[0].isdecimal() else 0
+    others = [
+        f"{by_door(other.written, other.option)} ({other.where})"
+        for other in DECLARED.values()
+        if case not in other.lacks and coordinates <= other.coordinates and other is not named
+    ]
+    instead = f"write {' or '.join(others)}" if others else "no other declaration has one either"
+    here = by_door(named.written, named.option)
+    return f"a proof with {here} does not exist for {case}{got and f', got {got}'}: {instead}"
+
+
+def check_domain(declared: str, domain: Domain, periodic: Sequence[int]) -> None:
+    """Refuse more coordinates than a proof exists for, and periodic ones where it does not."""
+    if len(domain) > DECLARED[declared].coordinates:
+        raise ValueError(no_case(declared, f"{len(domain)} coordinates", describe(domain)))
+    if periodic and CASES[0] in DECLARED[declared].lacks:
+        raise ValueError(no_case(declared, CASES[0], describe(domain)))
+
+
+def table() -> str:
+    """The table of `DECLARED` as it is printed in docs/certificates.md."""
+    rows = [["", *(f"`{each.written.removeprefix('dynamics=certirl.')}`" for each in DECLARED.values())]]
+    rows += [["---"] * len(rows[0]), ["coordinates, at most", *(str(each.coordinates) for each in DECLARED.values())]]
+    rows += [[case, *("no" if case in each.lacks else "yes" for each in DECLARED.values())] for case in CASES]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _parts(columns: Basis | Sequence[Basis], components: Sequence[Component], tail: TailLike) -> tuple[Part, ...]:

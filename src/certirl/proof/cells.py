@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from certirl.data.policy import Policy, as_policy, steady_support
 from certirl.data.simulator import as_generator, ask, check_simulator, periodic_of, terminal_of
+from certirl.data.source import as_source
 from certirl.data.transitions import as_names
 from certirl.fit.bellman import check_problem
 from certirl.fit.witness import place_of
@@ -31,8 +32,8 @@ from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, i
 from certirl.ground.doors import as_count, as_reals, by_door, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.status import percent_up, rounded_down
+from certirl.proof.case import CASES, check_domain, no_case
 
-MOST_COORDINATES = 2
 MOST_CELLS = 4_000_000
 INFLATION = 1e-9  # of a side, by which cells and boxes are enlarged: rounding of places
 ROUNDING = 2.0**-40  # of the largest |V̂| and |R|, for each cell along a coordinate: rounding of values
@@ -76,29 +77,33 @@ class ValueReward(Record):
     """``R(s) = V(s) − γ max_a V(f_a(s))``, (1 − γ)V(s) at terminal states: the reward whose optimal value is V.
 
     Attributes:
-        value: V on a grid.
+        value: V, any function of states ``[n, d]``; of a plan or a solution its value is meant.
         simulator: f_a, deterministic.
         discount: γ.
 
     Example:
-        >>> car = certirl.gym.simulator("MountainCar-v0")
-        >>> plan = certirl.planning.plan(car, discount=0.9, points=(55, 41))
-        >>> reward = certirl.certify_deterministic(car, plan).reward
-        >>> reward([[-0.5, 0.0]]).shape
-        (1,)
+        >>> class Tray:
+        ...     n_actions, domain = 2, ((0.0, 10.0),)
+        ...     def sample(self, states, action, rng):
+        ...         return np.clip(0.9 * states + (0.0, 1.0)[action], 0, 10)
+        >>> reward = certirl.planning.ValueReward(lambda states: -abs(states[:, 0] - 6), Tray(), discount=0.5)
+        >>> reward([[6.0], [7.0]])
+        array([-0.2 , -0.85])
     """
 
-    value: Reward
+    value: Any
     simulator: Any
     discount: float
 
     def __call__(self, states: Any) -> Any:
         """R at a state or at states ``[n, d]``."""
-        rows = as_rows(states, self.value.basis.dimension)
-        after = [self.value(_next(self.simulator, rows, action)) for action in range(self.simulator.n_actions)]
-        here, ahead, terminal = self.value(rows), np.max(after, axis=0), terminal_of(self.simulator)
+        dimension = len(as_domain(self.simulator.domain))
+        rows = as_rows(states, dimension)
+        value = getattr(self.value, "value", self.value)
+        after = [value(_next(self.simulator, rows, action)) for action in range(self.simulator.n_actions)]
+        here, ahead, terminal = value(rows), np.max(after, axis=0), terminal_of(self.simulator)
         ahead = np.where(terminal(rows), here, ahead) if terminal is not None else ahead
-        return like_input(here - self.discount * ahead, states, self.value.basis.dimension)
+        return like_input(here - self.discount * ahead, states, dimension)
 
 
 @archive.record
@@ -174,7 +179,7 @@ class CellCertificate(Record):
     Example:
         >>> car = certirl.gym.simulator("MountainCar-v0")
         >>> plan = certirl.planning.plan(car, discount=0.9, points=(91, 71))
-        >>> proof = certirl.certify_deterministic(car, plan, refine=2)
+        >>> proof = certirl.certify(plan, car, dynamics=certirl.Deterministic(refine=2))
         >>> proof.delta, proof.grid.shape, proof.decided > 0.8, proof.regret < 0.1
         (0.0, (180, 140), True, True)
     """
@@ -219,7 +224,7 @@ class CellCertificate(Record):
         if isinstance(simulator, Answers):
             raise ValueError(
                 "R = V − γ max_a V∘f_a is evaluated through the simulator, which a file does not keep: call "
-                "certirl.proof.cells.ValueReward(proof.value, simulator, proof.discount)"
+                "certirl.planning.ValueReward(proof.value, simulator, proof.discount)"
             )
         return ValueReward(self.value, simulator, self.discount)
 
@@ -357,55 +362,57 @@ class CellCertificate(Record):
         return "\n".join([self._headline(), *(f"  {name:<9} {line}" for name, line in self.lines())])
 
 
-def certify_deterministic(
-    simulator: Any,
-    expert: Any = None,
-    *,
-    value: Any = None,
-    reward: Reward | None = None,
-    discount: float | None = None,
-    lipschitz: Any = None,
-    points: int | tuple[int, ...] | None = None,
-    refine: int = 1,
-    rng: Any = 0,
-) -> CellCertificate:
-    """Prove where a policy is optimal in a deterministic simulator s' = f_a(s), at every state, with δ = 0.
+@dataclass(frozen=True, eq=False)
+class Deterministic(Record):
+    """Declares dynamics without noise, s' = f_a(s), in one or two coordinates, for `certify`: a proof by cells.
 
-    Args:
-        simulator: of one or two coordinates, deterministic. Its terminal states must be the boxes of its attribute
-            ``terminal_boxes``, and the grid must have lines at their faces.
-        expert: the policy; it takes at all states of a cell the action that it takes in the middle. Left out, or the
-            plan that ``value`` is, the policy that is greedy for V̂ in the middle; of equal actions it takes the one
-            with the best bound in the cell. An expert alone does not say what it aims at: pass ``value`` or ``reward``,
-            too, say ``value=certirl.solve(simulator, expert=expert, discount=0.9)``.
-        value: V̂: a `planning.Plan`, or a function of states: a `Solution`, whose value is meant, a `Reward` that stands
-            for V̂, or any other. It is made multilinear on a grid, and 0 at terminal states: a value with other numbers
-            there is refused if it says so. Left out, ``expert`` if it is a plan, else computed from ``reward``.
-        reward: R on `Cells`, on the grid of V̂, 0 at terminal states. Left out, ``R = V̂ − γ max_a V̂∘f_a``, whose value
-            is V̂.
-        discount: γ; known from a plan or a solution.
+    It says where a policy takes the only optimal action, with δ = 0. The reward is that of a value V̂: of a
+    `planning.Plan`, of a `Solution`, or of a `ValueReward`, and is ``V̂ − γ max_a V̂∘f_a``; or it is a `Reward` on
+    `Cells`, the grid of V̂. Both must be 0 at terminal states, which are the boxes of the simulator's attribute
+    ``terminal_boxes``; the grid must have lines at their faces. The expert takes at all states of a cell the action
+    that it takes in the middle; left out, or the plan itself, the policy is greedy for V̂, with the best bound where
+    actions are equal.
+
+    Attributes:
         lipschitz: ``L[a, i, j]``, or ``L[i, j]`` for all actions, or in one coordinate a number, with
             ``|f_a(s)_i − f_a(m)_i| ≤ Σ_j L[a, i, j] |s_j − m_j|`` for the states s of a cell with the middle m, in
             wrapped distance along periodic coordinates. Left out, the derivatives that are built in for MountainCar and
-            Pendulum.
+            Pendulum. They are compared with the simulator at states that ``rng`` draws.
         points: of the grid of V̂ along each coordinate; left out, those of a plan, or of a function on `Cells`.
         refine: cells of the proof along each side of a cell of the grid.
-        rng: draws the states at which the declared constants are compared with the simulator.
+        value: a guess of the value of a `Reward` on `Cells`; left out, it is computed.
 
     Example:
         >>> car = certirl.gym.simulator("MountainCar-v0")
         >>> plan = certirl.planning.plan(car, discount=0.9, points=(91, 71))
-        >>> proof = certirl.certify_deterministic(car, plan, refine=2)
+        >>> proof = certirl.certify(plan, car, dynamics=certirl.Deterministic(refine=2))
         >>> 0.8 < proof.decided < 0.95, proof.margin > 0
         (True, True)
     """
+
+    lipschitz: Any = None
+    points: int | tuple[int, ...] | None = None
+    refine: int = 1
+    value: Any = None
+    uses: ClassVar[tuple[str, ...]] = ("rng",)
+
+
+def prove_by_cells(
+    reward: Any, simulator: Any, declared: Deterministic, *, discount: float | None, expert: Any, rng: Any
+) -> CellCertificate:
+    """`certify` for a simulator without noise; settings are as there, and ``rng`` is 0 if left out."""
+    if as_source(simulator).log is not None:
+        raise ValueError(no_case("Deterministic", CASES[3]))
+    points, lipschitz, rng = declared.points, declared.lipschitz, 0 if rng is None else rng
+    for record in (reward, declared.value):
+        discount = getattr(record, "discount", None) if discount is None else discount
+    expert = getattr(reward, "expert", None) if expert is None else expert
+    guess, reward = _value_of(reward, declared.value, discount)
     check_simulator(simulator)
     if not getattr(simulator, "deterministic", True):
         raise ValueError(f"{simulator!r} is random: {_with_noise()}")
     domain, periodic = as_domain(simulator.domain), periodic_of(simulator)
-    if len(domain) > MOST_COORDINATES:
-        raise ValueError(f"cells serve one or two coordinates, these states have {len(domain)}")
-    guess = value if value is not None or not hasattr(expert, "values") else expert
+    check_domain("Deterministic", domain, periodic)
     greedy = reward is None and (expert is None or expert is guess)
     discount = getattr(guess, "discount", None) if discount is None else discount
     _check_given(expert, guess, reward, discount)
@@ -417,7 +424,7 @@ def certify_deterministic(
             f"the reward must be a certirl.Reward on certirl.Cells with the points of the value, {_counts_of(coarse)}: "
             "make it so, or leave it out for the reward whose value this is"
         )
-    grid = _refined(coarse, as_count(refine, "refine"))
+    grid = _refined(coarse, as_count(declared.refine, "refine"))
     boxes = _terminal_boxes(simulator, coarse)
     halves, centres = grid.sides / 2 * (1 + INFLATION), mesh(grid.middles())
     over = _terminal_cells(centres, boxes)
@@ -498,21 +505,35 @@ def certify_deterministic(
     )
 
 
-def _check_given(expert: Any, guess: Any, reward: Any, discount: Any) -> None:
-    """Refuse calls that do not say which policy is proved, for which value or reward, or with which discount."""
-    if guess is None and reward is None:
+def _value_of(reward: Any, guess: Any, discount: Any) -> tuple[Any, Any]:
+    """V̂ and R from what `certify` is asked about: R is None where it is that of V̂, and V̂ where it is computed."""
+    if isinstance(reward, Reward):
+        return guess, reward
+    if guess is not None:
         raise ValueError(
-            "pass value=plan, say, with plan = certirl.planning.plan(simulator, …)"
-            if expert is None
-            else "an expert alone does not say what it aims at: pass value=certirl.solve(simulator, expert=expert, "
-            "discount=0.9), say, which learns a value that explains it"
+            f"{setting('value')} is a guess of the value of a certirl.Reward on certirl.Cells: leave it out"
         )
-    if guess is None and expert is None:
+    if isinstance(reward, ValueReward):
+        if discount != reward.discount:
+            raise ValueError(f"the reward is that of a value with discount={reward.discount}, got {discount}")
+        return reward.value, None
+    if not hasattr(reward, "value"):
+        raise ValueError(
+            "a proof by cells is about a certirl.Reward on certirl.Cells, or about the reward of a value: pass a plan, "
+            "a solution, say certirl.solve(simulator, expert=expert, discount=0.9), or certirl.planning.ValueReward(V, "
+            f"simulator, discount), got {shown(reward)}"
+        )
+    return reward, None
+
+
+def _check_given(expert: Any, guess: Any, reward: Any, discount: Any) -> None:
+    """Refuse calls that do not say which policy is proved, for which value, or with which discount."""
+    if reward is not None and expert is None:
         raise ValueError("pass expert=…, the policy that is proved for this reward")
     if hasattr(guess, "value") and guess.value is None:
-        raise ValueError(f"{setting('value')} is a solution without a value: {guess.reason}")
+        raise ValueError(f"the reward is a solution without a value: {guess.reason}")
     if discount is None:
-        raise ValueError("pass discount, say discount=0.9: the value does not say it")
+        raise ValueError("pass discount, say discount=0.9: the reward does not say it")
 
 
 def _check_ends(simulator: Any, guess: Any, reward: Any, grid: Cells, states: Array) -> None:
@@ -576,7 +597,7 @@ def _one_action(policy: Policy, states: Array) -> NDArray[np.intp]:
     several = support.sum(axis=1) > 1
     if several.any():
         place = place_of(states[several.argmax()])
-        raise ValueError(f"proofs by cells are for experts of one action at each state, and at {place} it mixes")
+        raise ValueError(no_case("Deterministic", CASES[2], f"several actions at {place}"))
     return np.asarray(support.argmax(axis=1))
 
 

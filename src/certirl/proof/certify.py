@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import nan
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -16,11 +16,13 @@ from certirl.functions.bases import MOST_COLUMNS, Basis, as_basis, first_functio
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
 from certirl.functions.reward import Reward, bounded, check_known, known_expert, unpack
 from certirl.ground.domain import Domain
-from certirl.ground.doors import as_count, as_delta, as_probability
+from certirl.ground.doors import as_count, as_delta, as_probability, shown
 from certirl.ground.work import Report, check_progress, on, speaker, watched_stream
 from certirl.proof.case import Case
+from certirl.proof.cells import CellCertificate, Deterministic, prove_by_cells
 from certirl.proof.certificate import Certificate, conclude
 from certirl.proof.cost import cost
+from certirl.proof.known_noise import AffineGaussian, GaussianCertificate, prove_affine
 from certirl.proof.refutation import Refutation, attempt
 from certirl.proof.sums import gather
 from certirl.proof.tails import TailLike, check_contradiction, check_tail
@@ -31,14 +33,43 @@ SAMPLES = 100_000  # transitions per action that are drawn for a proof, where no
 UNSEEN = "reward, columns and samples were chosen without looking at these transitions"
 
 
+@overload
 def certify(
     reward: Any,
     source: Simulator | Transitions,
     *,
-    delta: float = 0.05,
-    tail: TailLike = None,
-    discount: float | None = None,
     expert: Any = None,
+    discount: float | None = None,
+    dynamics: Deterministic,
+    rng: Any = None,
+) -> CellCertificate: ...
+
+
+@overload
+def certify(
+    reward: Any,
+    source: Simulator | Transitions,
+    *,
+    expert: Any = None,
+    discount: float | None = None,
+    delta: float | None = None,
+    dynamics: AffineGaussian,
+    samples: int | None = None,
+    rng: Any = None,
+    tube: float | None = None,
+) -> GaussianCertificate: ...
+
+
+@overload
+def certify(
+    reward: Any,
+    source: Simulator | Transitions,
+    *,
+    expert: Any = None,
+    discount: float | None = None,
+    delta: float | None = None,
+    dynamics: None = None,
+    tail: TailLike = None,
     columns: Basis | int | Sequence[Basis] | None = None,
     samples: int | None = None,
     rng: Any = None,
@@ -47,25 +78,49 @@ def certify(
     progress: bool | Report | None = None,
     map: Any = None,
     tube: float | None = None,
-) -> Certificate:
+) -> Certificate: ...
+
+
+def certify(
+    reward: Any,
+    source: Simulator | Transitions,
+    *,
+    expert: Any = None,
+    discount: float | None = None,
+    delta: float | None = None,
+    dynamics: AffineGaussian | Deterministic | None = None,
+    tail: TailLike = None,
+    columns: Basis | int | Sequence[Basis] | None = None,
+    samples: int | None = None,
+    rng: Any = None,
+    reward_range: tuple[float, float] | None = None,
+    paired: bool | None = None,
+    progress: bool | Report | None = None,
+    map: Any = None,
+    tube: float | None = None,
+) -> Certificate | GaussianCertificate | CellCertificate:
     """Prove, from data the reward has not seen, that the expert is strictly optimal under it: D_a(s) ≥ margin > 0.
 
     At every state for an expert of one action; for any other farther than ``tube`` from the states where it switches,
     with a bound on what it can lose nearer to them. A sum of rewards of components is certified component by component.
+    What is declared of the dynamics chooses the theorem: ``columns`` with a ``tail``, or ``dynamics`` in their place.
 
     Args:
         reward: a `Solution`, a `Reward`, a sum of rewards of components, or any bounded function of states ``[n, d]``:
-            also what another library gave.
+            also what another library gave. For `Deterministic` dynamics as it says.
         source: a simulator, or transitions that were not used to find the reward.
-        delta: the probability of a false certificate.
-        tail: how far P_a f, |f| ≤ 1, can lie outside the span of the columns: a number (0 if exactly representable), a
-            `Smooth` bound on derivatives, or a function of the column basis. Without it nothing is "certified".
-        discount: γ; known from a solution.
         expert: an action, or a function of states ``[n, d]`` to actions ``[n]`` or to probabilities ``[n, A]``; known
             from a solution.
+        discount: γ; known from a solution.
+        delta: the probability of a false certificate, 0.05 if left out.
+        dynamics: `AffineGaussian` (an affine drift and Gaussian noise, known exactly) or `Deterministic` (no noise),
+            in place of columns and a tail.
+        tail: how far P_a f, |f| ≤ 1, can lie outside the span of the columns: a number (0 if exactly representable), a
+            `Smooth` bound on derivatives, or a function of the column basis. Without it nothing is "certified".
         columns: the functions of the state, for example ``Legendre(3)``, or their number; for a sum one basis for each
             component; known from a solution.
-        samples: fresh transitions per action to draw, 100,000 if left out; for simulators only.
+        samples: fresh transitions per action to draw, 100,000 if left out, 10,000 for `AffineGaussian`; for simulators
+            only.
         rng: a seed or Generator; needed with a simulator, and for splitting a log.
         reward_range: bounds on a plain function; looked up on a grid, and added to the assumptions, if left out.
         paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
@@ -83,7 +138,13 @@ def certify(
         >>> certificate.holds, certificate.margin < room.true_margin(lambda states: states[:, 0], discount=0.7)
         (True, True)
     """
-    delta = as_delta(delta)
+    if dynamics is not None:
+        given: dict[str, Any] = {
+            "delta": delta, "tail": tail, "columns": columns, "samples": samples, "rng": rng, "tube": tube,
+            "reward_range": reward_range, "paired": paired, "progress": progress, "map": map,
+        }  # fmt: skip
+        return _declared(reward, source, dynamics, given, expert=expert, discount=discount)
+    delta = as_delta(0.05 if delta is None else delta)
     origin = as_source(source)
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
     expert = known_expert(reward, expert)
@@ -116,6 +177,24 @@ def certify(
             say(cost(case, training, origin.per_action(count), FIT_SHARE, drawn=origin.log is None))
         fit = fit_surrogates(case, function, training, samples=planned(origin, count, fresh), delta=delta)
         return conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=(UNSEEN,))
+
+
+def _declared(
+    reward: Any, source: Any, dynamics: Any, given: dict[str, Any], **problem: Any
+) -> GaussianCertificate | CellCertificate:
+    """`certify` by a theorem that takes no columns; settings that are of no use to it are refused."""
+    if not isinstance(dynamics, AffineGaussian | Deterministic):
+        raise TypeError(
+            "dynamics must be certirl.AffineGaussian(std) or certirl.Deterministic(lipschitz), say, in place of "
+            f"columns and a tail, got {shown(dynamics)}"
+        )
+    for name, value in given.items():
+        if value is not None and name not in dynamics.uses:
+            raise ValueError(f"dynamics={type(dynamics).__name__}(…) has no use for {name}: leave {name} out")
+    used = {name: given[name] for name in dynamics.uses}
+    if isinstance(dynamics, Deterministic):
+        return prove_by_cells(reward, source, dynamics, **problem, **used)
+    return prove_affine(reward, source, dynamics, **problem, **used)
 
 
 def _columns(

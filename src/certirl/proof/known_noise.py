@@ -30,7 +30,7 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe
 from certirl.ground.doors import as_count, as_delta, as_number, as_probability, by_door
 from certirl.ground.records import Record
-from certirl.proof.case import AS_READ, allowed_tube, without_switches
+from certirl.proof.case import AS_READ, CASES, allowed_tube, check_domain, no_case, without_switches
 from certirl.proof.certificate import Certificate
 from certirl.proof.drift import COEFFICIENTS, PEAK, Drift, DriftSums, contradiction, fit_drift, rows_of, wall_of
 from certirl.proof.reading import Margin, PairBounds, read_cells
@@ -297,8 +297,9 @@ class GaussianCertificate(Certificate):
         ...     def sample(self, states, action, rng):
         ...         step = (0.5, -0.5)[action] + rng.normal(size=states.shape)
         ...         return np.clip(states + step, 0.0, 10.0)
-        >>> asked = {"std": 1.0, "discount": 0.7, "expert": 0, "samples": 2000, "rng": 0}
-        >>> certificate = certirl.certify_gaussian(lambda states: states[:, 0], Walk(), **asked)
+        >>> asked = {"discount": 0.7, "expert": 0, "samples": 2000, "rng": 0}
+        >>> declared = certirl.AffineGaussian(std=1.0)
+        >>> certificate = certirl.certify(lambda states: states[:, 0], Walk(), dynamics=declared, **asked)
         >>> certificate.holds, certificate.margin > 0, certificate.samples
         (True, True, 2000)
     """
@@ -396,36 +397,17 @@ class GaussianCertificate(Certificate):
         return super().missing
 
 
-def certify_gaussian(
-    reward: Any,
-    source: Any,
-    *,
-    std: float,
-    discount: float | None = None,
-    expert: Any = None,
-    delta: float = 0.05,
-    samples: int | None = None,
-    rng: Any = None,
-    tube: float | None = None,
-    cells: int = CELLS,
-) -> GaussianCertificate:
-    """Prove that the expert is strictly optimal where ``s' = clip(m_a(s) + ξ)``, m_a affine, ξ ~ N(0, std²) known.
+@dataclass(frozen=True)
+class AffineGaussian(Record):
+    """Declares ``s' = clip(m_a(s) + ξ)`` on an interval, m_a affine and ξ ~ N(0, std²), for `certify`.
 
-    Only the drifts m_a are learned, so that far fewer transitions are needed than `certify` needs with
-    ``tail=GaussianNoise(std, slope)``. The transitions may have been used to find the reward. Data that contradict the
-    noise or the drift are refused.
+    Only the drifts m_a are learned, so that far fewer transitions are needed than with ``tail=GaussianNoise(std,
+    slope)``. The transitions may have been used to find the reward, and data that contradict the noise or the drift are
+    refused. A reward that is not piecewise linear on an even grid is replaced by the one through its values at the
+    nodes of the cells.
 
-    Args:
-        reward: a `Solution`, a `Reward` or any function of states ``[n, 1]``. A function that is not piecewise linear
-            on an even grid is replaced by the one through its values at the nodes of the cells.
-        source: a simulator of one coordinate, or transitions: independent of each other, episodes, or one trajectory.
+    Attributes:
         std: the standard deviation of the noise, exactly.
-        discount: γ; known from a solution.
-        expert: an action, or a function of states ``[n, 1]`` to actions ``[n]``; known from a solution.
-        delta: the probability of a false certificate.
-        samples: transitions per action to draw, 10,000 if left out; for simulators only.
-        rng: a seed or Generator; needed with a simulator.
-        tube: a half-width, for experts that switch; 1/40 of the interval if left out.
         cells: of the proof, about; more of them make the tube finer.
 
     Example:
@@ -436,28 +418,55 @@ def certify_gaussian(
         ...         return np.clip(drift + rng.normal(scale=1.5, size=states.shape), 15.0, 25.0)
         >>> asked = {"discount": 0.7, "expert": lambda states: states[:, 0] > 20, "rng": 0}
         >>> found = certirl.solve(Room(), **asked)
-        >>> certirl.certify_gaussian(found, Room(), std=1.5, **asked).holds
+        >>> certirl.certify(found, Room(), dynamics=certirl.AffineGaussian(std=1.5), **asked).holds
         True
     """
-    delta = as_delta(delta)
-    std = as_number(std, "std", least=0, strict=True)
-    origin = as_source(source)
-    if len(origin.domain) > 1 or origin.periodic:
-        raise ValueError(
-            f"known noise is for one coordinate that is not periodic, got {describe(origin.domain)}: "
-            + by_door("use certirl.certify with tail=GaussianNoise(std, slope)", "write --tail gaussian:STD:SLOPE")
-        )
-    narrowest = _NARROWEST * (origin.domain[0][1] - origin.domain[0][0]) / 2
-    if std < narrowest:
-        raise ValueError(
-            f"noise of standard deviation {std:g} is too narrow for {describe(origin.domain)}: it must be at least "
-            f"{narrowest:.2g}; without noise " + by_door("use certirl.certify_deterministic", "use certirl cells")
-        )
-    if std > _WIDEST * narrowest:
-        raise ValueError(
-            f"noise of standard deviation {std:g} is too wide for {describe(origin.domain)}: nearly every next state "
-            f"would be at an end; it must be at most {_WIDEST * narrowest:.2g}"
-        )
+
+    std: float
+    cells: int = CELLS
+    uses: ClassVar[tuple[str, ...]] = ("delta", "samples", "rng", "tube")
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no noise has."""
+        object.__setattr__(self, "std", as_number(self.std, "std", least=0, strict=True))
+        object.__setattr__(self, "cells", as_count(self.cells, "cells", least=2, most=_MOST_CELLS))
+
+    def check(self, domain: Domain) -> None:
+        """Refuse noise that is too narrow or too wide for states.
+
+        :meta private:
+        """
+        narrowest = _NARROWEST * (domain[0][1] - domain[0][0]) / 2
+        if self.std < narrowest:
+            raise ValueError(
+                f"noise of standard deviation {self.std:g} is too narrow for {describe(domain)}: it must be at least "
+                f"{narrowest:.2g}; without noise "
+                + by_door("declare dynamics=certirl.Deterministic(…)", "use certirl cells")
+            )
+        if self.std > _WIDEST * narrowest:
+            raise ValueError(
+                f"noise of standard deviation {self.std:g} is too wide for {describe(domain)}: nearly every next state "
+                f"would be at an end; it must be at most {_WIDEST * narrowest:.2g}"
+            )
+
+
+def prove_affine(
+    reward: Any,
+    source: Any,
+    declared: AffineGaussian,
+    *,
+    discount: float | None,
+    expert: Any,
+    delta: float | None,
+    samples: int | None,
+    rng: Any,
+    tube: float | None,
+) -> GaussianCertificate:
+    """`certify` for drifts that are affine and noise that is known; settings are as there."""
+    delta = as_delta(0.05 if delta is None else delta)
+    origin, std = as_source(source), declared.std
+    check_domain("AffineGaussian", origin.domain, origin.periodic)
+    declared.check(origin.domain)
     origin.check_settings(samples=samples)
     origin.check_noise()
     origin.check_without_terminal()
@@ -466,14 +475,11 @@ def certify_gaussian(
     check_known(discount=discount, expert=expert)
     discount = as_probability(discount, "discount")
     policy = as_policy(expert, origin.n_actions, origin.action_names)
-    values, notes = _reward_at_nodes(function, origin.domain, as_count(cells, "cells", least=2, most=_MOST_CELLS))
+    values, notes = _reward_at_nodes(function, origin.domain, declared.cells)
     nodes = np.linspace(*origin.domain[0], len(values))[:, None]
     support = steady_support(policy, nodes)
     if (support.sum(axis=1) > 1).any():
-        raise ValueError(
-            "known noise is for experts that take one action at each state: "
-            + by_door("use certirl.certify", "write --tail gaussian:STD:SLOPE")
-        )
+        raise ValueError(no_case("AffineGaussian", CASES[2]))
     log, rows, assumed = _log_of(origin, samples, rng)
     states, actions, next_states = rows_of(log)
     sums = DriftSums.of(states, actions, next_states, origin.n_actions, rows)

@@ -420,7 +420,7 @@ class Diagnostics(Record):
         if self.noiseless:
             return (
                 f"{expert}shares are of states as they were drawn, without a proof; for dynamics without noise in one "
-                "or two coordinates certirl.certify_deterministic has one for all states"
+                "or two coordinates certirl.certify has one for all states, by dynamics=certirl.Deterministic(…)"
             )
         return f"{expert}estimated effects stand for the true ones; shares are of states as they were drawn"
 
@@ -1144,7 +1144,7 @@ def _known_noise(claim: Certificate, tail: TailLike) -> str:
     if not is_affine or len(claim.domain) > 1 or claim.grounds[0].surrogate.columns.periodic_axes:
         return ""
     assert isinstance(tail, GaussianNoise)
-    instead = by_door("certirl.certify_gaussian", "certirl certify with --known-noise")
+    instead = by_door("dynamics=certirl.AffineGaussian(…) in certirl.certify", "certirl certify with --known-noise")
     return f", or far fewer for {instead} if the standard deviation is exactly {tail.std:g}"
 
 
