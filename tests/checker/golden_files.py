@@ -160,6 +160,8 @@ def verdict(path):
     if said["kind"] in ("Solution", "Certificate", "GaussianCertificate", "Refutation", "CellCertificate"):
         checked = certirl.check(path)
         said |= {"verdict": checked.verdict, "claimed": checked.claimed}
+        if said["kind"] == "CellCertificate":  # the unit of such files: values, γ times the margin
+            said |= {name: said["discount"] * said[name] for name in ("margin", "claimed")}
     if said["kind"] == "Moments":
         said |= {"counts": record.counts.tolist(), "files": [file.name for file in record.files]}
     if said["kind"] == "Reward":

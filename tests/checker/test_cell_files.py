@@ -66,7 +66,7 @@ def test_what_was_saved_is_confirmed_and_read_back(kind, tmp_path):
     path = proof.save(tmp_path / "proof")
     verdict = check(path)
     assert verdict.verdict == "confirmed", str(verdict)
-    assert verdict.margin >= verdict.claimed == proof.margin > 0 and proof.decided > 0.4
+    assert verdict.margin >= verdict.claimed == proof.margin > 0 and proof.decided_share > 0.4
     again = certirl.load(path)
     assert files.lines_of(again) == files.lines_of(proof) and again.assumptions == verdict.trusted
     states = np.random.default_rng(0).uniform(*np.array(proof.grid.domain).T, (100, 2))
@@ -182,7 +182,7 @@ def test_what_was_altered_is_rejected_and_not_loaded(kind, name, tmp_path):
     proof, header, arrays = saved(kind)
     header, arrays = copy.deepcopy(header), {place: array.copy() for place, array in arrays.items()}
     _, alter, reason = ALTERATIONS[name]
-    alter(header, arrays, int(np.flatnonzero(proof.proved)[len(proof.actions) // 5]))
+    alter(header, arrays, int(np.flatnonzero(proof.decided)[len(proof.actions) // 5]))
     path = files.write(tmp_path / "altered.npz", header, arrays)
     verdict = check(path)
     assert verdict.verdict == "rejected", name

@@ -311,8 +311,8 @@ def test_a_simulator_with_declared_slopes_is_proved_by_cells_checked_shown_and_r
     tray = scope["Tray"]()
     plan = certirl.planning.plan(tray, discount=0.9, points=41)
     expected = certirl.certify(plan, tray, dynamics=certirl.Deterministic([[0.9]], refine=4))
-    assert found["decided"] == expected.decided > 0.9 and found["margin"] == expected.margin
-    assert document(capsys, [*words, "--lipschitz", "0.9", "0.95"], 0)["decided"] <= expected.decided
+    assert found["decided_share"] == expected.decided_share > 0.9 and found["margin"] == expected.margin
+    assert document(capsys, [*words, "--lipschitz", "0.9", "0.95"], 0)["decided_share"] <= expected.decided_share
     assert document(capsys, ["check", "proof.npz"], 0)["verdict"] == "confirmed"
     assert main(["show", "proof.npz", "--plot", "proof.png"]) == main(["report", "proof.npz"]) == 0
     assert "Picture: proof.png" in capsys.readouterr().out
@@ -348,11 +348,11 @@ def test_an_expert_of_your_own_is_proved_by_cells_for_a_learned_or_a_saved_value
     solution.save("learned.npz")
     asked = {"dynamics": certirl.Deterministic(0.9, points=41, refine=4)}
     expected = certirl.certify(solution, scope["Bare"](), expert=scope["keep"], **asked)
-    assert found["decided"] == expected.decided > 0.9
+    assert found["decided_share"] == expected.decided_share > 0.9
     again = document(capsys, [*words, "--expert", "tray.py:keep", "--value", "learned.npz"], 0)
-    assert again["decided"] == expected.decided
+    assert again["decided_share"] == expected.decided_share
     greedy = certirl.certify(solution, scope["Bare"](), **asked)
-    assert document(capsys, [*words, "--value", "learned.npz"], 0)["decided"] == greedy.decided
+    assert document(capsys, [*words, "--value", "learned.npz"], 0)["decided_share"] == greedy.decided_share
     assert main([*words[:-1], "1000", "--refine", "1", "--expert", "1", "--value", "learned.npz"]) == 3
     assert "Result: proof.npz (replaced)" in capsys.readouterr().out
 

@@ -71,10 +71,10 @@ def tree(toy, reward, states):
 
 
 def advantage(toy, reward, states, actions):
-    """Q*(s, a) − Q*(s, other) ``[n]``."""
+    """V* after an action less V* after the other ``[n]``."""
     ahead = np.stack([tree(toy, reward, toy.sample(states, action, None)) for action in range(2)])
     rows = np.arange(len(states))
-    return DISCOUNT * (ahead[actions, rows] - ahead[1 - actions, rows])
+    return ahead[actions, rows] - ahead[1 - actions, rows]
 
 
 def returned(toy, reward, states, proof):
@@ -121,12 +121,12 @@ def test_no_cell_is_proved_falsely_even_of_barely_wrong_experts(kind, form):
             assert (alive == ~toy.terminal(states)).all()
             states, cells = states[alive], cells[alive]
             truth = advantage(toy, proof.reward, states, proof.actions[cells])
-            error = 2 * DISCOUNT ** (DEPTH + 1) / (1 - DISCOUNT) * np.ptp(proof.reward(given.basis.points()))
+            error = 2 * DISCOUNT**DEPTH / (1 - DISCOUNT) * np.ptp(proof.reward(given.basis.points()))
             assert (truth >= proof.margins[cells] - error).all()
-            assert not (proof.proved[cells] & (truth < -error)).any()
+            assert not (proof.decided[cells] & (truth < -error)).any()
             missed = tree(toy, proof.reward, states) - returned(toy, proof.reward, states, proof)
-            assert (missed <= proof.regrets[cells] + error).all()
-            proved, wrong = proved + int(proof.proved[cells].sum()), wrong + int((truth < -error).sum())
+            assert (missed <= proof.regrets[cells] + DISCOUNT * error).all()
+            proved, wrong = proved + int(proof.decided[cells].sum()), wrong + int((truth < -error).sum())
     assert proved > 40 and wrong > 4
 
 
@@ -144,7 +144,7 @@ def test_lipschitz_constants_that_are_too_small_are_contradicted():
 def test_a_number_bounds_the_slope_of_one_coordinate():
     asked = {"value": lambda states: states[:, 0], "discount": 0.5, "points": 11}
     several = [prove(Shrinking(""), lipschitz=L, **asked) for L in (0.5, [0.5], [[0.5]])]
-    assert all((proof.margins == several[0].margins).all() for proof in several) and several[0].decided == 1
+    assert all((proof.margins == several[0].margins).all() for proof in several) and several[0].decided_share == 1
 
 
 @pytest.mark.parametrize("width", [0.5, 20.0])
@@ -300,7 +300,7 @@ def test_next_states_anywhere_on_a_circle_prove_nothing(constant, tmp_path):
     grid = certirl.Cells((40,), (0,), ((0.0, 1.0),))
     value = certirl.Reward(grid, np.sin(2 * np.pi * grid.points()[:, 0]))
     proof = prove(Turning(), 0, value=value, discount=0.9, lipschitz=[[constant]])
-    assert proof.decided == 0 and not proof.holds
+    assert proof.decided_share == 0 and not proof.holds
     assert certirl.check(proof.save(tmp_path / "circle")).verdict != "confirmed"
 
 
@@ -311,10 +311,10 @@ def test_most_of_pendulum_is_proved_and_planning_agrees():
     states = np.random.default_rng(0).uniform(*np.array(swing.domain).T, (500, 2))
     cells = proof.grid.cell(states)
     ahead = np.stack([proof.value(swing.step(states, action)[0]) for action in range(3)], axis=1)
-    gaps = 0.9 * (np.take_along_axis(ahead, proof.actions[cells][:, None], axis=1) - ahead)
+    gaps = np.take_along_axis(ahead, proof.actions[cells][:, None], axis=1) - ahead
     gaps[np.arange(500), proof.actions[cells]] = np.inf
     assert (gaps.min(axis=1) >= proof.margins[cells]).all()
-    assert proof.decided > 0.85 and proof.regret < 0.1 and proof.delta == 0
+    assert proof.decided_share > 0.85 and proof.relative_regret < 0.1 and proof.delta == 0
 
 
 def test_mountain_car_is_proved_with_its_wall_and_its_goal():
@@ -326,10 +326,10 @@ def test_mountain_car_is_proved_with_its_wall_and_its_goal():
     states = states[~car.terminal(states)]
     cells, rows = proof.grid.cell(states), np.arange(len(states))
     ahead = np.stack([proof.value(car.step(states, action)[0]) for action in range(3)], axis=1)
-    gaps = 0.9 * (ahead[rows, proof.actions[cells]][:, None] - ahead)
+    gaps = ahead[rows, proof.actions[cells]][:, None] - ahead
     gaps[rows, proof.actions[cells]] = np.inf
     assert (gaps.min(axis=1) >= proof.margins[cells]).all()
-    assert proof.decided > 0.8 and proof.regret < 0.05
+    assert proof.decided_share > 0.8 and proof.relative_regret < 0.05
     with pytest.raises(ValueError, match="must end on lines of the grid"):
         prove(car, certirl.planning.plan(car, discount=0.9, points=(50, 50)))
 
@@ -342,6 +342,6 @@ def test_a_reward_that_solve_finds_is_proved_for_its_expert():
     proof = prove(swing, expert, value=solution, points=(60, 61), refine=2)
     states = np.random.default_rng(0).uniform(*np.array(swing.domain).T, (500, 2))
     assert (proof.actions == expert(certirl.ground.domain.mesh(proof.grid.middles()))).all()
-    assert proof.decided > 0.85 and proof.regret < 0.2
+    assert proof.decided_share > 0.85 and proof.relative_regret < 0.2
     ahead = np.stack([proof.value(swing.step(states, action)[0]) for action in range(3)])
     assert np.allclose(proof.reward(states), proof.value(states) - 0.9 * ahead.max(axis=0))

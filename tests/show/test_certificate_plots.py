@@ -155,7 +155,7 @@ def test_a_picture_of_a_proof_by_cells_hides_no_undecided_cell(tmp_path):
     (picture,) = charts.certificate_charts(proof)
     assert picture.values.shape == (240, 240) and proof.grid.shape == (320, 320)
     places = np.stack(np.meshgrid(picture.x, picture.y), axis=-1)[np.isfinite(picture.values)]
-    assert len(places) and proof.proved[proof.grid.cell(places)].all()
+    assert len(places) and proof.decided[proof.grid.cell(places)].all()
     assert (picture.values[np.isfinite(picture.values)] <= proof.margins[proof.grid.cell(places)]).all()
     assert np.array_equal(picture.hatched[0], picture.x > 0.75)
     page = unescape(proof.report(tmp_path / "proof").read_text(encoding="utf-8"))
@@ -209,7 +209,7 @@ def test_a_line_of_cells_shows_actions_and_what_is_not_decided():
     proof = prove(Line(), value=lambda s: -((s[:, 0] - 0.4) ** 2), lipschitz=0.5, discount=0.5, points=21)
     (chart,) = charts.certificate_charts(proof)
     kinds = {"the policy takes action 0": proof.actions == 0, "the policy takes action 1": proof.actions == 1}
-    kinds |= {"not decided": proof.live & ~proof.proved, "terminal": ~proof.live}
+    kinds |= {"not decided": proof.live & ~proof.decided, "terminal": ~proof.live}
     middles = proof.grid.middles()[0]
     for label, cells in kinds.items():
         shaded = [(span.low <= middles) & (middles <= span.high) for span in chart.spans if span.label == label]

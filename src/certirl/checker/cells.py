@@ -382,7 +382,9 @@ class CellCertificate:
         """The least positive margin that a file claims, and why it claims nothing if it does not."""
         margins = record.array("margins", (None,))
         positive = margins[margins > 0]
-        return (float(positive.min()), "") if len(positive) else (math.nan, "no cell is decided")
+        if not len(positive):
+            return math.nan, "no cell is decided"
+        return float(positive.min()) / (record.number("discount") or math.nan), ""  # files hold γ times the margin
 
     def _function(self, name: str) -> Floats:
         """A multilinear function at the points of the cells."""
@@ -456,7 +458,7 @@ class CellCertificate:
         if (self.margins[self.live] > margins[self.live]).any():
             wrong.add("a margin is larger than what follows")
         decided = self.margins > 0
-        self.derived = float(margins[decided].min()) if decided.any() else -math.inf
+        self.derived = float(margins[decided].min()) / self.discount if decided.any() else -math.inf
         self.share, self.regret = float(decided[self.live].mean()), float((self.above + self.below).max()) / self.span
         form = "R" if self.paid is not None else "R = V̂ − γ max_a V̂∘f_a"
         self.statement = (

@@ -128,9 +128,9 @@ def prove_by_cells(options: argparse.Namespace) -> Answer:
     if expert is None:  # also of a solution that knows its expert
         value = ValueReward(value, simulator, options.discount)
     proof = certify(value, simulator, expert=expert, discount=options.discount, dynamics=declared, rng=seed)
-    label = "Proof" if proof.proved.any() else "Result"
+    label = "Proof" if proof.decided.any() else "Result"
     deliver(proof, options, [proof], label=label, draw=lambda path: proof.plot(path=path))
-    return Answer(proof, DONE if proof.proved.any() else NOT_PROVED)
+    return Answer(proof, DONE if proof.decided.any() else NOT_PROVED)
 
 
 def _expert_by_cells(word: str) -> Any:

@@ -4,7 +4,8 @@ A record is a frozen dataclass or a NamedTuple that `record` registers. Numbers,
 records go into the header, arrays into the npz file under their place in the record. Reading follows the annotations:
 a field that is missing, unknown or of another type, size or dtype is a ValueError of one sentence.
 
-- A field with ``metadata=UNSAVED`` is not written; it has its default when the record is read.
+- A field with ``metadata=UNSAVED`` is not written; it has its default when the record is read. One with
+  ``metadata=stored_as("name")`` has another name in files than in Python.
 - A function that is not a record is written as None, so that its annotation must allow None.
 - ``Annotated[Array, Shape("A k k")]`` gives the shape: numbers, letters with one value throughout the record, or
   attributes of fields such as ``basis.size``. Arrays must be finite unless ``infinite=True``.
@@ -59,6 +60,13 @@ _GAINED: dict[int, dict[str, dict[str, Any]]] = {
     3: {"Surrogate": {"powers": False}, "Evidence": {"powers": None}},
 }
 UNSAVED: Mapping[str, Any] = types.MappingProxyType({"saved": False})
+
+
+def stored_as(name: str) -> Mapping[str, Any]:
+    """The metadata of a field that has this name in files."""
+    return types.MappingProxyType({"stored": name})
+
+
 _RECORDS: dict[str, type] = {}
 _UNREADABLE = (
     OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError,
@@ -414,7 +422,7 @@ def _encoded(value: Any, place: str, arrays: dict[str, Any]) -> Any:
         cls: Any = type(value)
         names = _saved_fields(cls)
         return {"type": type(value).__name__} | {
-            name: _encoded(getattr(value, name), _below(place, name), arrays) for name in names
+            name: _encoded(getattr(value, _attribute(cls, name)), _below(place, name), arrays) for name in names
         }
     if isinstance(value, tuple | list):
         return [_encoded(item, _below(place, i), arrays) for i, item in enumerate(value)]
@@ -442,8 +450,14 @@ def _saved_fields(cls: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(cls, include_extras=True)
     if not dataclasses.is_dataclass(cls):
         return {name: hints[name] for name in cls._fields}
-    saved = [field.name for field in dataclasses.fields(cls) if field.init and field.metadata.get("saved", True)]
-    return {name: hints[name] for name in saved}
+    saved = [field for field in dataclasses.fields(cls) if field.init and field.metadata.get("saved", True)]
+    return {field.metadata.get("stored", field.name): hints[field.name] for field in saved}
+
+
+def _attribute(cls: Any, name: str) -> str:
+    """The field of a record that has a name in files."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    return next((field.name for field in fields if field.metadata.get("stored") == name), name)
 
 
 class _Reader:
@@ -509,7 +523,7 @@ class _Reader:
                 known = ", ".join(map(repr, words))
                 raise ValueError(f"{_below(place, field)} must be one of {known}, got {shown(values[field])}")
         _check_shapes(hints, values, place)
-        decoded = cls(**values)
+        decoded = cls(**{_attribute(cls, field): value for field, value in values.items()})
         return decoded.as_read(self._file) if hasattr(decoded, "as_read") else decoded
 
 

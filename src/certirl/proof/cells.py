@@ -164,8 +164,8 @@ class CellCertificate(Record):
         grid: its cells are those of the proof.
         discount: γ.
         actions: the action of the policy in each cell ``[c]``; −1 in cells of terminal states.
-        margins: ``Q*(s, π(s)) − Q*(s, a)`` is at least this at all states of a cell, for all a ≠ π(s) ``[c]``; 0 in
-            cells of terminal states. Where it is positive, π(s) is the only optimal action.
+        gaps: ``Q*(s, π(s)) − Q*(s, a)``, γ times the margin, is at least this at all states of a cell, for all
+            a ≠ π(s) ``[c]``; 0 in cells of terminal states. In files they are called margins.
         above: ``V* − V̂`` is at most this at all states of a cell ``[c]``.
         below: ``V̂ − V^π`` is at most this at all states of a cell ``[c]``.
         value: V̂ on a grid whose lines are lines of the cells.
@@ -180,16 +180,16 @@ class CellCertificate(Record):
         >>> car = certirl.gym.simulator("MountainCar-v0")
         >>> plan = certirl.planning.plan(car, discount=0.9, points=(91, 71))
         >>> proof = certirl.certify(plan, car, dynamics=certirl.Deterministic(refine=2))
-        >>> proof.delta, proof.grid.shape, proof.decided > 0.8, proof.regret < 0.1
+        >>> proof.delta, proof.grid.shape, proof.decided_share > 0.8, proof.relative_regret < 0.1
         (0.0, (180, 140), True, True)
     """
 
     compressed: ClassVar[bool] = True
-    _derived: ClassVar[tuple[str, ...]] = ("word", "delta", "decided", "margin", "regret")
+    _derived: ClassVar[tuple[str, ...]] = ("word", "delta", "decided_share", "margin", "regret", "relative_regret")
     grid: Cells
     discount: float
     actions: Annotated[NDArray[np.integer[Any]], Shape("c")]
-    margins: Annotated[Array, Shape("c")]
+    gaps: Annotated[Array, Shape("c")] = field(metadata=archive.stored_as("margins"))
     above: Annotated[Array, Shape("c")]
     below: Annotated[Array, Shape("c")]
     value: Reward
@@ -234,8 +234,8 @@ class CellCertificate(Record):
         return self.above.astype(float) + self.below
 
     @property
-    def span(self) -> float:
-        """Of the value V̂."""
+    def value_span(self) -> float:
+        """How far V̂ reaches."""
         return float(np.ptp(self.value.coefficients))  # its extremes are at points of the grid
 
     @property
@@ -244,33 +244,43 @@ class CellCertificate(Record):
         return self.actions >= 0
 
     @property
-    def proved(self) -> NDArray[np.bool_]:
-        """The cells at all of whose states the action of the policy is the only optimal one ``[c]``."""
-        return self.margins > 0
+    def margins(self) -> Array:
+        """``V*(f_π(s)) − V*(f_a(s))`` is at least this at all states of a cell, for all a ≠ π(s) ``[c]``.
+
+        Where it is positive, π(s) is the only optimal action; 0 in cells of terminal states.
+        """
+        return self.gaps / np.float64(self.discount)
 
     @property
-    def decided(self) -> float:
-        """The share of live cells that are proved."""
-        return float(self.proved[self.live].mean())
+    def decided(self) -> NDArray[np.bool_]:
+        """The cells at all of whose states the action of the policy is the only optimal one ``[c]``."""
+        return self.gaps > 0
+
+    @property
+    def decided_share(self) -> float:
+        """The share of live cells that are decided."""
+        return float(self.decided[self.live].mean())
 
     @property
     def share_in_words(self) -> str:
-        """The share of live cells that are proved, rounded down.
+        """The share of live cells that are decided, rounded down.
 
         :meta private:
         """
-        proved, size = int(self.proved[self.live].sum()), int(self.live.sum())
-        return "all" if proved == size else f"{1000 * proved // size / 1000:.1%}"
+        decided, size = int(self.decided[self.live].sum()), int(self.live.sum())
+        return "all" if decided == size else f"{1000 * decided // size / 1000:.1%}"
 
     @property
     def word(self) -> str:
         """What is proved: "certified", "certified in part" or "not certified"."""
-        return "certified" if self.decided == 1 else "certified in part" if self.proved.any() else "not certified"
+        if not self._undecided.any():
+            return "certified"
+        return "certified in part" if self.decided.any() else "not certified"
 
     @property
     def holds(self) -> bool:
-        """Whether every live cell is proved that has no switch of the policy beside it."""
-        return bool(self.proved[self.live & ~self.beside].all())
+        """Whether every live cell is decided that has no switch of the policy beside it."""
+        return not (self._undecided & ~self.beside).any()
 
     @property
     def beside(self) -> NDArray[np.bool_]:
@@ -285,13 +295,18 @@ class CellCertificate(Record):
 
     @property
     def margin(self) -> float:
-        """The least margin of the proved cells; NaN if there are none."""
-        return float(self.margins[self.proved].min()) if self.proved.any() else float("nan")
+        """The least margin of the decided cells; NaN if there are none."""
+        return float(self.margins[self.decided].min()) if self.decided.any() else float("nan")
 
     @property
     def regret(self) -> float:
-        """A bound of V* − V^π at every state, as a share of the span of V̂."""
-        return float(self.regrets.max() / self.span)
+        """``V* − V^π`` is at most this at every state."""
+        return float(self.regrets.max())
+
+    @property
+    def relative_regret(self) -> float:
+        """The regret as a share of the value's span."""
+        return self.regret / self.value_span
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to a compressed npz file, the suffix added if missing; `certirl.load` reads it.
@@ -328,23 +343,32 @@ class CellCertificate(Record):
 
         :meta private:
         """
-        live, proved = self.live, self.proved
-        counts, size, lines = " × ".join(map(str, self.grid.shape)), int(live.sum()), []
-        if proved.any():
-            tenth, median = np.quantile(self.margins[proved], [0.1, 0.5])
-            least = f"{rounded_down(tenth):.3g} or more in 90% of them"
-            lines.append(("margin", f"positive in these cells: {least}, median {median:.3g}"))
-        mean = f"mean of the bounds {self.regrets[live].mean() / self.span:.2%}"
-        regret = f"at most {percent_up(self.regret)} of the span of the value at every state, {mean}"
+        live, lines = self.live, [("margin", self.proved)] if self.decided.any() else []
+        counts, size = " × ".join(map(str, self.grid.shape)), int(live.sum())
+        mean = f"mean of the bounds {self.regrets[live].mean() / self.value_span:.2%}"
+        regret = f"at most {percent_up(self.relative_regret)} of the span of the value at every state, {mean}"
         form = "V̂ − γ max_a V̂∘f_a" if self.paid is None else "R"
         cells = f"{counts}, {size:,} of them with states that are not terminal; γ = {self.discount:g}"
-        lines += [("undecided", self._undecided()), ("regret", regret), ("cells", cells)]
+        lines += [("undecided", self._undecided_in_words()), ("regret", regret), ("cells", cells)]
         reward = f"{form}, {self.value.basis}, on {describe(self.grid.domain)}"
         return [("reward", reward), *lines, *(("assumed", sentence) for sentence in self.assumptions)]
 
-    def _undecided(self) -> str:
-        """The share of cells that are not proved, in parts that add up to what the headline leaves."""
-        undecided, size = self.live & ~self.proved, int(self.live.sum())
+    @property
+    def proved(self) -> str:
+        """The margins, in a line."""
+        if not self.decided.any():
+            return "positive in no cell"
+        tenth, median = np.quantile(self.margins[self.decided], [0.1, 0.5])
+        least = f"{rounded_down(tenth):.3g} or more in 90% of them"
+        return f"positive in these cells: {least}, median {median:.3g}"
+
+    @property
+    def _undecided(self) -> NDArray[np.bool_]:
+        return self.live & ~self.decided
+
+    def _undecided_in_words(self) -> str:
+        """The share of cells that are not decided, in parts that add up to what the headline leaves."""
+        undecided, size = self._undecided, int(self.live.sum())
         if not undecided.any():
             return "no cell"
         # In thousandths, rounded up.
@@ -352,11 +376,16 @@ class CellCertificate(Record):
         beside = f"{(total - elsewhere) / 1000:.1%} beside a switch of the policy"
         return f"{total / 1000:.1%} of the cells: {beside}, {elsewhere / 1000:.1%} elsewhere"
 
-    def _headline(self) -> str:
-        if not self.proved.any():
+    @property
+    def statement(self) -> str:
+        """What is proved, or not, in a sentence."""
+        if not self.decided.any():
             return "Not certified: the policy's action is not proved to be the only optimal one in any of the cells"
         share = self.share_in_words
         return f"{self.word.capitalize()}, δ = 0: the policy's action is the only optimal one in {share} of the cells"
+
+    def _headline(self) -> str:
+        return self.statement
 
     def __str__(self) -> str:
         return "\n".join([self._headline(), *(f"  {name:<9} {line}" for name, line in self.lines())])
@@ -386,7 +415,7 @@ class Deterministic(Record):
         >>> car = certirl.gym.simulator("MountainCar-v0")
         >>> plan = certirl.planning.plan(car, discount=0.9, points=(91, 71))
         >>> proof = certirl.certify(plan, car, dynamics=certirl.Deterministic(refine=2))
-        >>> 0.8 < proof.decided < 0.95, proof.margin > 0
+        >>> 0.8 < proof.decided_share < 0.95, proof.margin > 0
         (True, True)
     """
 
@@ -465,9 +494,9 @@ def prove_by_cells(
         actions[cells] = chosen
     advantages = np.concatenate([block.advantages for block in blocks], axis=1) - rounding
     reaches = [_Reach.of([block.reaches[i] for block in blocks], grid) for i in range(len(blocks[0].reaches))]
-    margins, above = np.zeros(len(centres)), np.zeros(len(centres), dtype=np.float32)
+    gaps, above = np.zeros(len(centres)), np.zeros(len(centres), dtype=np.float32)
     if reward is None:  # V* = V̂
-        margins[live] = discount * advantages.min(axis=0) - rounding
+        gaps[live] = discount * advantages.min(axis=0) - rounding
         excess = discount * np.maximum(-advantages.min(axis=0), 0)
         below = _upper_solution(excess[None], reaches[:1], live, discount)
     else:
@@ -475,7 +504,7 @@ def prove_by_cells(
         below = _upper_solution(excess[:1], reaches[:1], live, discount)
         above = _upper_solution(excess[1:], reaches[1:], live, discount)
         ahead = [each - reach.maximum(above) for each, reach in zip(advantages, reaches[1:], strict=True)]
-        margins[live] = discount * (np.min(ahead, axis=0) - reaches[0].maximum(below)) - rounding
+        gaps[live] = discount * (np.min(ahead, axis=0) - reaches[0].maximum(below)) - rounding
     ties = ", of equal ones the one with the best bound" if greedy else ""
     assumptions = (
         f"{_in_words(dynamics)}: no contradiction at {simulator.n_actions * PROBES:,} states",
@@ -491,7 +520,7 @@ def prove_by_cells(
         grid,
         discount,
         actions.astype(np.int16),
-        _single(margins, down=True),
+        _single(gaps, down=True),
         above,
         below,
         start,

@@ -233,7 +233,7 @@ def _facts(record: Solution | Certificate | Refutation | CellCertificate) -> lis
         return [
             ("probability of error", "0"),
             ("cells decided", record.share_in_words),
-            ("regret, of the value's span", f"at most {percent_up(record.regret)}"),
+            ("regret, of the value's span", f"at most {percent_up(record.relative_regret)}"),
             ("actions", str(record.dynamics.n_actions)),
             ("states", describe(record.grid.domain)),
             ("discount γ", f"{record.discount:g}"),
