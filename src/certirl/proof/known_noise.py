@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import permutations
 from math import ceil, exp, inf, sqrt
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -275,9 +276,12 @@ class KnownNoise(Record):
         """The set of drifts."""
         return fit_drift(self.sums, self.std / self.half, delta, wall_of(self.domain))
 
-    def bounds(self, delta: float) -> Bounds | None:
-        """What is proved of D_ba."""
-        return prove(Setting(self.drift(delta), self.discount, self.reward, self.actions))
+    def bounds(self, delta: float) -> Bounds:
+        """What is proved of D_ba; bounds of −∞ where the drifts are too uncertain for any."""
+        found = prove(Setting(self.drift(delta), self.discount, self.reward, self.actions))
+        cells, pairs = np.zeros(len(self.actions) - 1), permutations(range(self.sums.n_actions), 2)
+        nothing = Loss(cells - inf, cells, cells, 0.0, 0.0, cells.astype(int))
+        return found or Bounds(dict.fromkeys(pairs, nothing), 0.0)
 
 
 @archive.record
@@ -309,7 +313,7 @@ class GaussianCertificate(Certificate):
     rows_in_words: ClassVar[str] = "transitions per action"
 
     @cached_property
-    def _bounds(self) -> Bounds | None:
+    def _bounds(self) -> Bounds:
         return self.noise.bounds(self.delta)
 
     def drifts(self, states: ArrayLike) -> tuple[Array, Array]:
@@ -356,8 +360,8 @@ class GaussianCertificate(Certificate):
         """As of a `Certificate`; constant in each cell of the proof."""
         grid, rows = self.noise.grid, as_states(states, self.domain)
         cell, taken = grid.cells.cell(rows), grid.taken_at(rows)
-        least = np.full((2, *taken.shape), -np.inf if self._bounds is None else np.inf)
-        for (b, a), loss in ({} if self._bounds is None else self._bounds.pairs).items():
+        least = np.full((2, *taken.shape), np.inf)
+        for (b, a), loss in self._bounds.pairs.items():
             for bound, value in zip(least, (loss.curve, loss.lower), strict=True):
                 bound[a] = np.where(taken[b], np.minimum(bound[a], value[cell]), bound[a])
         least[:, taken] = np.nan
@@ -549,20 +553,15 @@ def _reward_at_nodes(function: Any, domain: Domain, cells: int) -> tuple[Array, 
 
 def _concluded(noise: KnownNoise, delta: float, allowed: float, **words: Any) -> GaussianCertificate:
     """Read the bounds: margin, tube and regret."""
-    found, grid, n_actions = noise.bounds(delta), noise.grid, noise.sums.n_actions
-    nothing = np.full(len(grid.steady), -inf)
-    pairs = [(b, a) for b in range(n_actions) for a in range(n_actions) if a != b]
+    found, grid = noise.bounds(delta), noise.grid
     bounds = [
-        PairBounds(pair, nothing, partial(_unbounded, pair, grid.states[0]))
-        if found is None
-        else PairBounds(pair, found.pairs[pair].lower, partial(_worst, pair, found.pairs[pair], noise.domain[0]))
-        for pair in pairs
+        PairBounds(pair, loss.lower, partial(_worst, pair, loss, noise.domain[0])) for pair, loss in found.pairs.items()
     ]
     visits = PEAK * noise.half / noise.std * 2 / len(grid.steady)  # of any cell that is not at an end
     later = partial(_met_later, visits)
     margins, regret, tube = read_cells(bounds, grid, allowed=allowed, discount=noise.discount, later=later)
     worst = min(margins, key=lambda margin: margin.value)
-    each = [[margin.value for margin in margins]] if tube is None and found is not None else []
+    each = [[margin.value for margin in margins]] if tube is None and worst.value > -inf else []
     return GaussianCertificate(
         margin=worst.value,
         estimated=worst.estimated,
@@ -574,8 +573,8 @@ def _concluded(noise: KnownNoise, delta: float, allowed: float, **words: Any) ->
         tail=0.0,
         samples=int(noise.sums.counts.min()),
         regret=regret,
-        value_span=None if tube is None else max(found.span if found else 0.0, 0.0),
-        bounds=np.reshape(each, (-1, n_actions - 1)),
+        value_span=None if tube is None else max(found.span, 0.0),
+        bounds=np.reshape(each, (-1, noise.sums.n_actions - 1)),
         tube=tube,
         grounds=(),
         noise=noise,
@@ -595,10 +594,6 @@ def _worst(pair: tuple[int, int], loss: Loss, ends: tuple[float, float], among: 
     }
     state = np.array([low + (high - low) * loss.node[place] / len(lower)])
     return Margin(pair, float(lower[place]), float(loss.curve[place]), losses, state)
-
-
-def _unbounded(pair: tuple[int, int], state: Array, among: NDArray[np.bool_]) -> Margin:
-    return Margin(pair, -inf, -inf, {}, state)
 
 
 def _met_later(visits: float, short: Array) -> float:
