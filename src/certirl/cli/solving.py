@@ -96,7 +96,7 @@ def prove_by_cells(options: argparse.Namespace) -> Answer:
     """Prove a policy of a system without noise at every state: its plan, an expert, or what is greedy for a value."""
     from certirl.environments.planning import plan
     from certirl.environments.simulators import simulator as simulator_of
-    from certirl.proof.case import check_domain
+    from certirl.proof.case import DECLARED, no_case
     from certirl.proof.cells import Deterministic, ValueReward
     from certirl.proof.certify import certify
 
@@ -111,7 +111,10 @@ def prove_by_cells(options: argparse.Namespace) -> Answer:
     simulator: Any = inputs.simulator_at(options.environment) if is_named else None
     simulator = simulator_of(options.environment, actions=options.actions) if simulator is None else simulator
     check_simulator(simulator)
-    check_domain("Deterministic", simulator.domain, ())
+    if (count := len(simulator.domain)) > DECLARED["Deterministic"].coordinates:
+        raise ValueError(
+            f"{options.environment} has {count} coordinates: {no_case('Deterministic', f'{count} coordinates')}"
+        )
     if options.points is None and options.environment not in GRIDS:
         each = " ".join(["41"] * len(simulator.domain))
         raise ValueError(f"write --points {each}, say: how many the grid of the value has along each coordinate")
