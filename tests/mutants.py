@@ -40,6 +40,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("proof", "fit", "checker")
+FOLDERS = {room: f"certirl/{room}" for room in ROOMS} | {"checker": "certirl_check"}
 # Tests that see something of these rooms: files and folders.
 TESTS = [*ROOMS, "properties", "solver", "environments/test_rewarding.py", "environments/test_planning.py"]
 TESTS += [f"claims/test_{name}.py" for name in ("contract", "margins", "attacks", "tabular", "cases", "examples")]
@@ -180,7 +181,7 @@ def mutants(count, seed):
     each = []
     for place, room in enumerate(ROOMS):
         everything = []
-        for file in sorted((ROOT / "src/certirl" / room).glob("*.py")):
+        for file in sorted((ROOT / "src" / FOLDERS[room]).glob("*.py")):
             if f"{room}/{file.name}" in LEFT:
                 continue
             visitor = _Places()
@@ -192,7 +193,7 @@ def mutants(count, seed):
             where = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
             if (file, where) not in taken and len(taken) < (count + place) // len(ROOMS):
                 taken.add((file, where))
-                name, old = f"{room}/{file.name}", ast.get_source_segment(file.read_text(), node)
+                name, old = f"{FOLDERS[room]}/{file.name}", ast.get_source_segment(file.read_text(), node)
                 one = {"file": name, "where": where, "function": function, "kind": kind, "old": old}
                 one |= {"new": ast.unparse(new), "lines": lines}
                 each.append(one | {"id": f"{name}:{':'.join(map(str, where))}:{kind}"})
@@ -231,7 +232,7 @@ def _trace(files):
 def traced(path, processes):
     """The tests, each with its seconds and the lines that it runs; those of new or changed files are run for it."""
     source = b"".join(
-        file.read_bytes() for room in ROOMS for file in sorted((ROOT / "src/certirl" / room).glob("*.py"))
+        file.read_bytes() for folder in FOLDERS.values() for file in sorted((ROOT / "src" / folder).glob("*.py"))
     )
     asked = [ROOT / "tests" / name for name in TESTS]
     files = [file for one in asked for file in (sorted(one.glob("test_*.py")) if one.is_dir() else [one])]
@@ -269,8 +270,8 @@ def run(task):
     mutant, tests, seconds = task
     began, code, by = time.monotonic(), 0, ""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "src/certirl", f"{folder}/certirl")
-        file, order = Path(folder, "certirl", mutant["file"]), Path(folder, "order.json")
+        shutil.copytree(ROOT / "src", folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        file, order = Path(folder, mutant["file"]), Path(folder, "order.json")
         text = changed(file.read_text(), mutant)
         try:
             compile(text, str(file), "exec")
@@ -299,7 +300,7 @@ def report(found):
     """The share of mutants that a test kills, by room, and those that live or are not decided."""
     counted = [one for one in found if one["result"] != "not Python"]
     for room in (*ROOMS, ""):
-        mine = [one["result"] for one in counted if one["file"].startswith(room)]
+        mine = [one["result"] for one in counted if one["file"].startswith(FOLDERS.get(room, ""))]
         endless, dead = mine.count("endless"), mine.count("endless") + mine.count("killed")
         share = f"{dead} of {len(mine)} killed ({dead / max(len(mine), 1):.0%})"
         print(f"{room or 'together'}: {share}, {endless} of them endless; {mine.count('late')} late")

@@ -9,7 +9,7 @@ import importlib
 import sys
 import threading
 
-from certirl import checker
+import certirl_check
 
 # Where claims are made, in the order in which the modules import each other.
 VERBS = {
@@ -69,7 +69,7 @@ def fault(record, folder):
     path = record.save(folder / "claim.npz")
     contents = hashlib.sha256(path.read_bytes()).digest()
     if contents not in _verdicts:
-        _verdicts[contents] = checker.check(path)
+        _verdicts[contents] = certirl_check.check(path)
     verdict = _verdicts[contents]
     if verdict.verdict == "rejected" or (verdict.verdict != "confirmed" and any(claim.holds for claim in claims)):
         return f"{type(record).__name__}: {verdict}"

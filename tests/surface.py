@@ -62,7 +62,7 @@ def functions(owner: type) -> dict[str, Any]:
 
 
 def _is_ours(value: Any) -> bool:
-    return isinstance(value, type) and value.__module__.split(".")[0] == "certirl"
+    return isinstance(value, type) and value.__module__.split(".")[0] in ("certirl", "certirl_check")
 
 
 def _function(value: Any) -> Any:
@@ -87,7 +87,7 @@ def imported_for_types() -> dict[str, type]:
     """Classes by name, for those that a module imports for type checkers only; the checker shares none of them."""
     modules = [module for name, module in sys.modules.copy().items() if name.startswith("certirl.")]
     ours = [value for module in modules for value in vars(module).values() if _is_ours(value)]
-    return {value.__name__: value for value in ours if not value.__module__.startswith("certirl.checker")}
+    return {value.__name__: value for value in ours if not value.__module__.startswith("certirl_check")}
 
 
 def mentioned(value: Any) -> Iterator[type]:

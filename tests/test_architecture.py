@@ -14,6 +14,7 @@ from pages import pictures
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "certirl"
+CHECKER = "certirl_check"
 
 # A room imports itself and rooms above it in this list, function-local imports included.
 ROOMS = [
@@ -35,7 +36,7 @@ DRAWN = ("certirl.plots", "certirl.show")
 
 
 def imported(path: Path) -> set[str]:
-    """Modules of certirl that a file imports, without those for type checkers only."""
+    """Modules of certirl and of the checker that a file imports, without those for type checkers only."""
     tree = ast.parse(path.read_text())
     skipped = {
         id(inner)
@@ -49,11 +50,14 @@ def imported(path: Path) -> set[str]:
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and id(node) not in skipped:
             found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
-    return {module for module in found if module.startswith("certirl.")}
+    return {module for module in found if module.split(".")[0] in ("certirl", CHECKER)}
 
 
 def room_of(module: str) -> str:
-    return {"__main__": "cli"}.get(module.split(".")[1], module.split(".")[1])
+    first, *inner = module.split(".")
+    if first == CHECKER or not inner:
+        return first
+    return {"__main__": "cli"}.get(inner[0], inner[0])
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE))[:-3])
@@ -61,14 +65,10 @@ def test_imports_go_to_rooms_above(path):
     if path == PACKAGE / "__init__.py":
         return
     room = room_of("certirl." + str(path.relative_to(PACKAGE)).removesuffix(".py").replace("/", "."))
-    if room == "checker":
-        allowed = {"checker"}
-    else:
-        assert room in ROOMS, f"{room} is not in the list of rooms"
-        above = {*ROOMS[: ROOMS.index(room) + 1]}
-        allowed = {*above, "checker"} if room in ("solver", "show", "cli") else above
+    assert room in ROOMS, f"{room} is not in the list of rooms"
+    allowed = {*ROOMS[: ROOMS.index(room) + 1]} | ({CHECKER} if room == "solver" else set())
     rooms = {room_of(module) for module in imported(path) if not module.startswith(DRAWN)}
-    assert {name for name in rooms & {*ROOMS, "checker"} if name not in allowed} == set()
+    assert {name for name in rooms & {*ROOMS, CHECKER} if name not in allowed} == set()
 
 
 def run(code: str, *arguments: str) -> str:
@@ -115,7 +115,7 @@ for name in dir(certirl):
 
 def test_every_room_is_on_the_map():
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    assert {room for room in [*ROOMS, "checker"] if f"| `{room}` |" not in text} == set()
+    assert {room for room in ROOMS if f"| `{room}` |" not in text} == set()
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)

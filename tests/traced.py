@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "src/certirl"
-ROOMS = tuple(f"{SOURCE / room}/" for room in ("proof", "fit", "checker"))
+SOURCE = ROOT / "src"
+ROOMS = tuple(f"{SOURCE / room}/" for room in ("certirl/proof", "certirl/fit", "certirl_check"))
 
 
 def pytest_addoption(parser):

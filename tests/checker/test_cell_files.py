@@ -12,7 +12,7 @@ import pytest
 import certirl
 import files
 from cells import prove
-from certirl.checker import check
+from certirl_check import check
 
 
 class Drift:

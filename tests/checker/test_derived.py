@@ -19,9 +19,9 @@ from saved_records import (
 )
 
 from certirl import Legendre
-from certirl.checker import bands as second
-from certirl.checker.certificates import Certificate
-from certirl.checker.records import read
+from certirl_check import bands as second
+from certirl_check.certificates import Certificate
+from certirl_check.records import read
 
 
 class Returning(Coins):

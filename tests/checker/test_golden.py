@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import certirl
+import certirl_check
 import files
-from certirl import checker
-from certirl.checker import records
 from certirl.ground import archive
+from certirl_check import records
 
 CHANGED = (
     "the records in files have changed: run python tests/checker/golden_files.py; where the version was released, "
@@ -106,13 +106,13 @@ def test_no_text_of_a_file_can_forge_a_print(name, tmp_path):
         assert str(caught.value).isprintable()
         if text == FORGED and name != "reward-product":
             with pytest.raises(ValueError, match=r"changed\.npz is damaged: the text .* is not printable"):
-                checker.check(changed)
+                certirl_check.check(changed)
 
 
 @pytest.mark.parametrize(("version", "instead"), [(99, "update certirl"), (1, "make it again with"), ("2", "make it")])
 def test_files_of_other_versions_get_one_sentence(version, instead, tmp_path):
     np.savez(tmp_path / "other.npz", header=np.array(json.dumps({"format": "certirl", "version": version})))
-    for read in (checker.check, certirl.load):
+    for read in (certirl_check.check, certirl.load):
         with pytest.raises(ValueError, match=f"other.npz has format version {version!r} and .*: {instead}") as caught:
             read(tmp_path / "other.npz")
         assert "\n" not in str(caught.value)

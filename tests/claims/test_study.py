@@ -193,10 +193,10 @@ def test_an_unknown_study_is_a_sentence(capsys):
     assert "figure9" in capsys.readouterr().err
 
 
-def test_the_wheel_is_the_package_and_nothing_else():
+def test_the_wheel_is_the_package_and_its_checker_and_nothing_else():
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     wheel = tomllib.loads(text)["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel == {"packages": ["src/certirl"]}
+    assert wheel == {"packages": ["src/certirl", "src/certirl_check"]}
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------

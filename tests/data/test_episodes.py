@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.checker.known_noise import KINDS
 from certirl.cli import main
 from certirl.data.episodes import Steps
 from certirl.data.transitions import Bias
+from certirl_check.known_noise import KINDS
 
 WALKS = [
     ([0.0, 0.1, 0.2, 0.9], [0, 1, 1], True),

@@ -6,11 +6,11 @@ import pytest
 import certirl
 import files
 from certirl import cli
-from certirl.checker import check
 from certirl.data.moments import accumulate, measure
 from certirl.data.simulator import draw
 from certirl.data.transitions import Transitions
 from certirl.functions.components import SumBasis, as_components
+from certirl_check import check
 from sizes import sizes
 
 PROBLEM = certirl.problems.factorised(seed=0, components=3)

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 import certirl
 import files
-from certirl.checker import records
 from certirl.ground import archive, unpacking
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array
+from certirl_check import records
 
 
 class Numbers:

@@ -5,8 +5,8 @@ import pytest
 
 import certirl
 import episodes as experiment
-from certirl.checker import check
 from certirl.data.dependence import EPISODES, IN_ORDER, one_of_each
+from certirl_check import check
 
 
 def test_a_step_drawn_beforehand_follows_the_dynamics_and_one_of_those_at_hand_does_not():

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 import certirl
-from certirl.checker import known_noise as checker
+from certirl_check import known_noise as checker
 from certirl.cli import main
 from certirl.ground import archive
 from certirl.proof.drift import RIDGES, Drift, DriftSums, _inside, fit_drift, radius

@@ -14,12 +14,12 @@ from saved_records import LINE, MAKERS, SETTINGS, STEADY, climb, contents, saved
 from test_files import unsupported, verdict_on, write
 
 import certirl
-from certirl.checker.enclosures import Enclosure, logarithm, turn
 from certirl.data import tables
 from certirl.data.simulator import draw
 from certirl.proof.case import Case
 from certirl.proof.sums import gather
 from certirl.proof.training import fit_surrogates
+from certirl_check.enclosures import Enclosure, logarithm, turn
 
 numbers = some.floats(-1e6, 1e6, allow_subnormal=False)
 seeds = some.integers(0, 2**32 - 1)

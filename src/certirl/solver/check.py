@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from certirl import checker
+import certirl_check
 from certirl.ground.archive import as_path
 from certirl.ground.records import Record
 
 
-class Verdict(Record, checker.Verdict):
-    """What the second derivation says about a file; attributes as in `certirl.checker.Verdict`.
+class Verdict(Record, certirl_check.Verdict):
+    """What the second derivation says about a file; attributes as in `certirl_check.Verdict`.
 
     Example:
         >>> room = certirl.problems.thermostat(noise=3.0)
@@ -35,4 +35,4 @@ def check(path: str | os.PathLike[str]) -> Verdict:
         >>> verdict.verdict, 0 < verdict.margin <= certificate.margin
         ('confirmed', True)
     """
-    return Verdict(**vars(checker.check(as_path(path))))
+    return Verdict(**vars(certirl_check.check(as_path(path))))

@@ -1191,7 +1191,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     import certirl.environments.simulators  # its records can be in files
     import certirl.proof.known_noise  # noqa: F401
-    from certirl.checker import check
+    from certirl_check import check
 
     named = archive.as_path(path)
     if not named.exists() and named.with_name(f"{named.name}.npz").is_file():  # as `save` adds it

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.checker.enclosures import PI, Enclosure, Floats, enclosed, joined, stacked, turn
+from certirl_check.enclosures import PI, Enclosure, Floats, enclosed, joined, stacked, turn
 
 _DENSE, _LEAST_DENSE, _MOST_DENSE, _MOST_FINE = 20.0, 3.0, 4_000, 40_000
 _VISITED = 4.0

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from certirl.checker.cells import CellCertificate
-from certirl.checker.certificates import Certificate
-from certirl.checker.known_noise import GaussianCertificate
-from certirl.checker.records import DamagedError, ImpossibleError, Record, TooLittleError, read
-from certirl.checker.refutations import Refutation
+from certirl_check.cells import CellCertificate
+from certirl_check.certificates import Certificate
+from certirl_check.known_noise import GaussianCertificate
+from certirl_check.records import DamagedError, ImpossibleError, Record, TooLittleError, read
+from certirl_check.refutations import Refutation
 
 KINDS: dict[str, type[Certificate | GaussianCertificate | Refutation | CellCertificate]] = {
     "Certificate": Certificate,
@@ -45,7 +45,8 @@ class Verdict:
         >>> room = certirl.problems.thermostat(noise=3.0)
         >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
         >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
-        >>> verdict = certirl.check(certificate.save("proof"))
+        >>> from certirl_check import check
+        >>> verdict = check(certificate.save("proof"))
         >>> print(verdict.statement)
         with probability at least 0.95 action 0 is strictly optimal at every state of [15, 25]: ...
         >>> verdict.reasons

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.checker.enclosures import PI, Enclosure, Floats, enclosed, turn
-from certirl.checker.harmonics import in_words
-from certirl.checker.records import DamagedError, ImpossibleError, Record, at_least, at_most, failed, short
+from certirl_check.enclosures import PI, Enclosure, Floats, enclosed, turn
+from certirl_check.harmonics import in_words
+from certirl_check.records import DamagedError, ImpossibleError, Record, at_least, at_most, failed, short
 
 MOST_CELLS = 4_000_000
 CONSTANTS = {

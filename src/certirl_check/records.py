@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.checker.enclosures import Floats
-from certirl.checker.harmonics import Functions, Grid, frequency, ordered
+from certirl_check.enclosures import Floats
+from certirl_check.harmonics import Functions, Grid, frequency, ordered
 
 FAMILIES = ("Legendre", "Chebyshev", "Fourier")
 INDEX_SETS = ("total", "full", "hyperbolic")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from certirl.checker.enclosures import (
+from certirl_check.enclosures import (
     Enclosure,
     Floats,
     enclosed,
@@ -30,8 +30,8 @@ from certirl.checker.enclosures import (
     stacked,
     top_eigenvalue,
 )
-from certirl.checker.harmonics import Box, Functions
-from certirl.checker.records import (
+from certirl_check.harmonics import Box, Functions
+from certirl_check.records import (
     RELATIVE,
     SEPARATE,
     TIGHT,

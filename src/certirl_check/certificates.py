@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.checker.bands import (
+from certirl_check.bands import (
     SHARES,
     Band,
     Claim,
     Derivation,
     Ground,
 )
-from certirl.checker.enclosures import Enclosure, Floats, enclosed, smaller
-from certirl.checker.harmonics import Box, Cells
-from certirl.checker.records import (
+from certirl_check.enclosures import Enclosure, Floats, enclosed, smaller
+from certirl_check.harmonics import Box, Cells
+from certirl_check.records import (
     ALIKE,
     DRAWS,
     FIXED_BEFORE,

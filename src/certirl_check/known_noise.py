@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.checker.enclosures import U, enclosed, inverse, least_eigenvalue
-from certirl.checker.records import RELATIVE, DamagedError, Record, TooLittleError, at_least, at_most, failed, short
+from certirl_check.enclosures import U, enclosed, inverse, least_eigenvalue
+from certirl_check.records import RELATIVE, DamagedError, Record, TooLittleError, at_least, at_most, failed, short
 
 LOSSES = ("estimation", "grid", "second order", "floating point")
 STEP, TERMS, FARTHEST = 16, 11, 9  # of the table: points in a unit, terms of a series, the largest argument

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.checker.bands import Claim, Sums, sloped
-from certirl.checker.enclosures import Enclosure, Floats, enclosed, inverse, logarithm, stacked
-from certirl.checker.harmonics import Box
-from certirl.checker.records import (
+from certirl_check.bands import Claim, Sums, sloped
+from certirl_check.enclosures import Enclosure, Floats, enclosed, inverse, logarithm, stacked
+from certirl_check.harmonics import Box
+from certirl_check.records import (
     ALIKE,
     DRAWS,
     FIXED_BEFORE,
