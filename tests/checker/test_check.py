@@ -56,6 +56,13 @@ def test_what_was_saved_is_confirmed(kind, tmp_path):
         assert part in str(verdict), part
 
 
+@pytest.mark.parametrize("kind", ["action", "episodes", "refutation"])  # a solution, a certificate, a refutation
+def test_a_record_is_checked_as_its_file(kind, tmp_path):
+    assert certirl.check(saved(kind)) == certirl.check(saved(kind).save(tmp_path / "c.npz"))
+    with pytest.raises(TypeError, match="a file is named by"):
+        certirl.check(saved(kind).to_dict())
+
+
 def certified(problem, basis, columns, tail, samples=50_000, **changes):
     solution = certirl.solve(problem, basis=basis, columns=columns, discount=0.7, rng=0, samples=20_000)
     return certirl.certify(solution, problem, tail=tail, rng=1, samples=samples, **changes)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import certirl_check
 from certirl.ground.archive import as_path
 from certirl.ground.records import Record
+from certirl.proof.cells import CellCertificate
+from certirl.proof.certificate import Certificate
+from certirl.proof.refutation import Refutation
+from certirl.solver.solution import Solution
 
 
 class Verdict(Record, certirl_check.Verdict):
@@ -21,18 +27,23 @@ class Verdict(Record, certirl_check.Verdict):
     """
 
 
-def check(path: str | os.PathLike[str]) -> Verdict:
-    """Derive what a saved certificate or refutation claims again from its sums, and say whether it follows.
+def check(claim: str | os.PathLike[str] | Solution | Certificate | CellCertificate | Refutation) -> Verdict:
+    """Derive what a certificate or refutation claims again from its sums, and say whether it follows.
 
     Args:
-        path: a file written by ``save`` of a solution, of a certificate or of a refutation.
+        claim: a solution, a certificate or a refutation, or the path of a file that one of these was saved to.
 
     Example:
         >>> room = certirl.problems.thermostat(noise=3.0)
         >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
         >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
-        >>> verdict = certirl.check(certificate.save("proof"))
+        >>> verdict = certirl.check(certificate)
+        >>> certirl.check(certificate.save("proof")) == verdict
+        True
         >>> verdict.verdict, 0 < verdict.margin <= certificate.margin
         ('confirmed', True)
     """
-    return Verdict(**vars(certirl_check.check(as_path(path))))
+    if isinstance(claim, Solution | Certificate | CellCertificate | Refutation):
+        with TemporaryDirectory() as folder:
+            return check(claim.save(Path(folder, "claim.npz")))
+    return Verdict(**vars(certirl_check.check(as_path(claim))))
