@@ -84,12 +84,13 @@ test-slow: $(VENV)/test
 
 test-all: test test-slow
 
-# The wheel and the source distribution, and the repository itself, as PyPI and the Scientific Python guide want them.
+# The wheel, that of the checker alone and the source distribution, and the repository itself, as PyPI and the Scientific Python guide want them.
 dist: $(VENV)/test
 	@echo "Building the distributions …"
 	@$(INSTALL) build twine pyroma check-wheel-contents "sp-repo-review[cli]"
 	rm -rf build/dist
 	$(BIN)/python -m build --quiet --outdir build/dist
+	$(BIN)/python -m build --quiet --wheel --outdir build/dist packaging/check
 	$(BIN)/twine check --strict build/dist/*
 	$(BIN)/check-wheel-contents build/dist/*.whl
 	$(BIN)/pyroma build/dist/*.tar.gz
