@@ -189,7 +189,6 @@ def _ends(arrays):
 
 ALL = {
     "margin raised": lambda h, a: claim_of(h).update(margin=claim_of(h)["margin"] + 0.001 * abs(claim_of(h)["margin"])),
-    "estimate raised": times("estimated", 1.01),
     "more transitions than there were": scale("counts", 2),
     "gram larger": scale("gram", 2.0),
     "gram of another design": every("gram", lambda x: np.flip(x, axis=-1)),
@@ -201,7 +200,6 @@ ALL = {
     "a smaller δ": times("delta", 0.5),
     "a tail": whole_ground(tail=0.1),
     "a negative tail": whole_ground(tail=-1e-3),
-    "losses gone": lambda h, a: claim_of(h).update(losses=dict.fromkeys(claim_of(h)["losses"], 0.0)),
 }
 OF_CERTIFICATES = ALL | {
     "second moments halved": scale("residual_moments", 0.5),
@@ -221,11 +219,9 @@ OF_CERTIFICATES = ALL | {
     "not the tail of the component": claim(tail=0.5),
 }
 OF_CONSTANT = OF_CERTIFICATES | {
-    "another action": claim(action=0),
     "an expert that there is not": ground("surrogate", used=[1]),
-    "regret where there is none": claim(regret=0.1),
     "larger bounds of components": array("bounds", lambda x: x + 0.1),
-    "least elsewhere": array("state", lambda x: -x),
+    "regret below zero": claim(regret=-0.1),
 }
 OF_REWARDS = {
     "a larger reward": scale("coefficients", 1.001),
@@ -256,7 +252,6 @@ OF_POLICIES = OF_CERTIFICATES | {
         dropped=0.5 * grounds(h, "surrogate")[0]["dropped"]
     ),
     "another valley": scale("drop", 0.9),
-    "not where it is least": array("state", lambda x: -x),
 }
 OF_REFUTATIONS = ALL | {
     "second moments halved": scale("moments", 0.5),
@@ -284,10 +279,21 @@ TABLES = {
 }
 
 
+# From what is so altered the same statement may follow, with room to spare.
+IN_FAVOUR = {
+    **dict.fromkeys(CERTIFICATES, ("second moments halved", "operators known better", "operators never wrong")),
+    **dict.fromkeys(
+        REFUTATIONS,
+        ("second moments halved", "fits better", "residuals gone", "other comparisons", "other mixtures"),
+    ),
+}
+IN_FAVOUR["open"] += ("other actions",)
+
+
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("step", sizes(10, 1))
 def test_refutes_what_was_altered(kind, step, tmp_path):
-    passed = []
+    passed, original = [], check(write(tmp_path / "whole.npz", *contents(kind)))
     for name, alter in list(TABLES[kind].items())[EVERY.index(kind) % step :: step]:
         header, arrays = contents(kind)
         before = json.dumps(header), {own: x.copy() for own, x in arrays.items()}
@@ -301,9 +307,31 @@ def test_refutes_what_was_altered(kind, step, tmp_path):
             if "damaged" not in str(problem) or "\n" in str(problem):
                 raise
         else:
+            if name in IN_FAVOUR[kind] and verdict.statement == original.statement:
+                continue
             if verdict.verdict != "rejected" or not str(verdict).startswith("Rejected: "):
                 passed.append((name, str(verdict)[:200]))
     assert passed == []
+
+
+PRESENTED = {
+    "estimate raised": times("estimated", 1.01),
+    "losses gone": lambda h, a: claim_of(h).update(losses=dict.fromkeys(claim_of(h)["losses"], 0.0)),
+    "other losses": claim(losses={"luck": 1.0}),
+    "least elsewhere": lambda h, a: a.update(
+        {name: -x for name, x in a.items() if name in ("state", "certificate.state")}
+    ),
+}
+
+
+@pytest.mark.thinned(2)
+def test_what_is_only_shown_is_neither_read_nor_printed(kind, tmp_path):
+    """How a margin is divided into an estimate and losses, and where it is least: the checker has its own numbers."""
+    header, arrays = contents(kind)
+    original = str(check(write(tmp_path / "c.npz", header, arrays)))
+    for alter in PRESENTED.values():
+        alter(header, arrays)
+    assert str(check(write(tmp_path / "altered.npz", header, arrays))) == original
 
 
 @pytest.mark.thinned(2)
