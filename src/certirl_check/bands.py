@@ -152,8 +152,7 @@ class Claim:
     Attributes:
         solution: that it belongs to; None if it is alone in its file.
         parts: the sums of the components.
-        margin, estimated: the bound, and the estimate that the losses are subtracted from.
-        losses: by name.
+        margin: the bound.
         delta, spending: the probability of a false statement, and its parts by name.
         derived: the margin that follows; None if none does.
         statement: what is confirmed, spelled out.
@@ -162,8 +161,7 @@ class Claim:
 
     def __init__(self, record: Record, solution: Record | None, parts: Sequence[Sums]) -> None:
         self.record, self.solution, self.parts = record, solution, parts
-        self.margin, self.estimated = record.bound("margin"), record.bound("estimated")
-        self.losses = record.named("losses")
+        self.margin = record.bound("margin")
         self.delta, self.spending = record.number("delta"), record.named("spending")
         if not self.parts or any(part.actions != self.parts[0].actions for part in self.parts):
             raise DamagedError("grounds should be those of one component or more, with the same actions")
@@ -181,7 +179,6 @@ class Claim:
             (spent, "the parts of δ are not probabilities that add up to δ"),
             (0 < delta < 1, f"δ = {delta:g} is no probability between 0 and 1"),
             (not _MOST_DELTA < delta < 1, f"δ = {delta:g}: {meaning}"),
-            (min(self.losses.values(), default=0.0) >= -TIGHT * abs(self.estimated), "a loss is negative"),
         )
         for part in parts:
             prefix = f"component {part.name}: " if len(parts) > 1 else ""
@@ -197,12 +194,6 @@ class Claim:
             (apart, "the components are not groups of different coordinates"),
             (all(alike), "the components were not looked at in the same transitions"),
         )
-
-    def stated(self, names: tuple[str, ...]) -> dict[str, float]:
-        """The losses, which must have these names."""
-        if set(self.losses) != set(names):
-            raise DamagedError(f"losses should be {', '.join(names)}")
-        return self.losses
 
     def assumptions(self) -> list[str]:
         """What is assumed of the dynamics of all components, in sentences."""
