@@ -332,6 +332,20 @@ class Reading:
         }
 
 
+def other_cells(tube: Record, expert: Expert, proved: Flags) -> list[str]:
+    """Whether the file calls cells decided that are not, or leaves undecided ones out of its boxes."""
+    decided = tube.array("decided", (expert.steady.size,), "b").reshape(expert.shape)
+    middles = np.meshgrid(*((ends[1:] + ends[:-1]) / 2 for ends in expert.edges), indexing="ij")
+    outside = ~decided
+    for box in tube.array("undecided", (None, len(expert.shape), 2)):
+        sides = zip(middles, box, strict=True)
+        outside &= ~np.all([(low < x) & (x < high) for x, (low, high) in sides], axis=0)
+    return failed(
+        (not (decided & ~proved).any(), "cells are called decided that are not"),
+        (not outside.any(), "the boxes around the tube leave undecided cells out"),
+    )
+
+
 # The certificate.
 
 
@@ -594,7 +608,7 @@ class Certificate(Claim):
         enough = stated <= span * (1 + ALIKE) + ahead
         wrong += failed((enough, f"the value span may be {short(span, 6)}, less than is claimed"))
         span = min(span, stated)
-        wrong += self._other_cells(tube, reading, slack)
+        wrong += other_cells(tube, expert, expert.steady & (reading.least > -slack))
         regret, settled = derived["regret"], derived["settled"]
         share = f", {at_most(regret / span, 3)} of the span of V, at least {at_least(span)}" if span > 0 else ""
         away = "" if expert.steady.all() else f"farther than {at_most(settled)} from a switch "
@@ -608,23 +622,6 @@ class Certificate(Claim):
         if derived["ties"] > 0:
             self.account.append(("ties", f"actions that the expert mixes differ by {at_most(derived['ties'])} at most"))
         return wrong
-
-    def _other_cells(self, tube: Record, reading: Reading, slack: float) -> list[str]:
-        """Whether the file calls cells decided that are not, or leaves undecided ones out of its boxes."""
-        expert, dimension = reading.expert, len(reading.expert.shape)
-        decided = tube.array("decided", (expert.steady.size,), "b").reshape(expert.shape)
-        middles = np.meshgrid(*((ends[1:] + ends[:-1]) / 2 for ends in expert.edges), indexing="ij")
-        outside = ~decided
-        for box in tube.array("undecided", (None, dimension, 2)):
-            sides = zip(middles, box, strict=True)
-            outside &= ~np.all([(low < x) & (x < high) for x, (low, high) in sides], axis=0)
-        return failed(
-            (
-                not (decided & ~(expert.steady & (reading.least > -slack))).any(),
-                "cells are called decided that are not",
-            ),
-            (not outside.any(), "the boxes around the tube leave undecided cells out"),
-        )
 
     def _statement(self, margin: float, allowed: float) -> str:
         """What is confirmed, in a sentence."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl_check.certificates import Expert, other_cells
 from certirl_check.enclosures import U, enclosed, inverse, least_eigenvalue
 from certirl_check.records import RELATIVE, DamagedError, Record, TooLittleError, at_least, at_most, failed, short
 
@@ -441,20 +442,15 @@ class GaussianCertificate:
         except np.linalg.LinAlgError:
             raise TooLittleError("the transitions do not determine the drifts") from None
         work = Derivation(drifts, std, self.discount, self.reward, self.chosen)
-        taken = np.zeros((self.actions, cells), dtype=bool)
-        for ends in (self.chosen[:-1], self.chosen[1:]):
-            taken[ends, np.arange(cells)] = True
-        steady, width = self.chosen[:-1] == self.chosen[1:], (self.high - self.low) / cells
-        away = np.full(cells, np.inf)
-        for k in np.flatnonzero(~steady):
-            away = np.minimum(away, np.abs(np.arange(cells) - k) * width)
+        expert = Expert(((self.low, self.high),), np.eye(self.actions, dtype=bool)[self.chosen])
+        taken, width = expert.taken.T, float(expert.sides[0])
         allowed = 0.0 if self.tube is None else self.tube.number("allowed")
         least, shortfall = np.full(cells, np.inf), np.zeros(cells)
         for (b, a), lower in work.lower.items():
             least = np.where(taken[b] & ~taken[a], np.minimum(least, lower), least)
             shortfall = np.where(taken[b], np.maximum(shortfall, -lower), shortfall)
         # Rounding may decide whether a cell that ends at the tube is outside: either is what the file may claim.
-        options = [self._least(work, taken, away + width > allowed * (1 + room)) for room in (1e-9, -1e-9)]
+        options = [self._least(work, taken, expert.distance > allowed * (1 + room)) for room in (1e-9, -1e-9)]
         best = min(options, key=lambda option: abs(option[0] - self.margin))
         margin, pair, place = best
         self.derived = margin
@@ -475,7 +471,7 @@ class GaussianCertificate:
         where = f"at every state of [{self.low:g}, {self.high:g}]"
         if self.tube is not None:
             where += f" farther than {short(allowed)} from each state where it switches"
-            wrong += self._compare_tube(self.tube, steady, least, away + width, max(regret, proved), shortfall, slack)
+            wrong += self._compare_tube(self.tube, expert, least, max(regret, proved), shortfall, slack)
             span = self.record.bound("value_span")
             wrong += failed((span <= max(work.span, 0.0) + slack, f"the span of V is at least {short(work.span)} only"))
         bound = at_least(min(margin, self.margin))
@@ -501,22 +497,14 @@ class GaussianCertificate:
         return self.discount * (now + self.discount / (1 - self.discount) * min(now, met))
 
     def _compare_tube(
-        self, tube: Record, steady: Any, least: Floats, away: Floats, regret: float, shortfall: Floats, slack: float
+        self, tube: Record, expert: Expert, least: Floats, regret: float, shortfall: Floats, slack: float
     ) -> list[str]:
-        decided = steady & (least > 0)
-        half_width = float(np.max(away[~decided], initial=0.0))
-        settled = float(np.max(away[~steady | (least <= regret)], initial=0.0))
-        stated = tube.array("decided", (len(steady),), "b").astype(bool)
+        decided = expert.steady & (least > 0)
+        half_width = float(np.max(expert.distance[~decided], initial=0.0))
+        settled = float(np.max(expert.distance[~expert.steady | (least <= regret)], initial=0.0))
         share = float(np.mean(~decided))
         self.account.append(("tube", f"half-width at most {at_most(half_width)}, {share:.2%} of the domain"))
-        ends = tube.array("undecided", (None, 1, 2)).reshape(-1, 2)
-        middles = self.low + (np.arange(len(steady)) + 0.5) * (self.high - self.low) / len(steady)
-        held = np.zeros(len(steady), dtype=bool)
-        for low, high in ends:
-            held |= (middles >= low) & (middles <= high)
-        return failed(
-            (bool((decided | ~stated).all()), "the tube leaves out cells that are not decided"),
-            (bool((held | stated).all()), "the intervals of the tube leave out cells that are not decided"),
+        return other_cells(tube, expert, decided) + failed(
             (tube.number("half_width") >= half_width * (1 - RELATIVE), "the tube is wider than the file says"),
             (tube.number("share") >= share - RELATIVE, "the tube is a larger share of the domain than the file says"),
             (tube.bound("settled") >= settled * (1 - RELATIVE), "the best policy is not settled where the file says"),
