@@ -229,7 +229,7 @@ TAMPERED = [
     (_raise_margin, "larger than what follows"),
     (_forget_a_component, "has no bound"),
     (_count_one_twice, "not groups of different coordinates"),
-    (_share_a_coordinate, "the components of the solution are not those of its reward"),
+    (_share_a_coordinate, "is about another reward than its solution"),
     (_spend_more, "the parts of δ are not those of the components"),
     (_change_a_reward, "is about another reward than its solution"),
     (_change_it_everywhere, "the sums were made with a V from"),

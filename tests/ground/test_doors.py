@@ -1170,8 +1170,8 @@ def calls_of_steps(log, operators, criterion):
     yield certirl.estimate, {"data": log, "basis": Legendre(3), "columns": 3, "form": "least-squares", "deflate": True}
     names = {"action_names": (), "coordinate_names": (), "notes": ()}
     yield certirl.Transitions, {"states": [0.0, 0.5], "actions": [0, 1], "next_states": [0.1, 0.2]} | names
-    for read in (certirl.load, certirl.check):
-        yield read, {"path": None}
+    yield certirl.load, {"path": None}
+    yield certirl.check, {"claim": None}
     yield certirl.tables.read, {"sources": None}
 
 

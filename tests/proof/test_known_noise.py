@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import norm
 
 import certirl
-from certirl_check import known_noise as checker
 from certirl.cli import main
 from certirl.ground import archive
 from certirl.proof.drift import RIDGES, Drift, DriftSums, _inside, fit_drift, radius
 from certirl.proof.known_noise import Setting, prove
+from certirl_check import known_noise as checker
 
 THETA = np.array([[0.24, 0.9], [-0.36, 0.9]])
 
@@ -263,9 +263,8 @@ def test_the_checker_derives_every_part_of_the_bounds(kind, spread):
     bounds = prove(Setting(Drift(THETA, shape, 0.3), discount, reward, chosen))
     again = checker.Derivation(checker.Set(THETA, shape), 0.3, discount, reward, chosen)
     for pair, loss in bounds.pairs.items():
-        estimated, estimation, grid, second = again.parts[pair]
-        assert estimated == pytest.approx(loss.curve, abs=1e-9) and estimation == pytest.approx(loss.estimation)
-        assert second == pytest.approx(loss.second, rel=1e-5) and grid == pytest.approx(loss.grid, rel=1e-5)
+        assert again.values[pair] == pytest.approx(loss.curve, abs=1e-9)
+        assert again.rough[pair] == pytest.approx(loss.second, rel=1e-5)
         assert again.lower[pair] == pytest.approx(loss.lower, rel=1e-5, abs=1e-7) and 0 < again.rounding < 1e-6
     assert again.span == pytest.approx(bounds.span, rel=1e-5)
 

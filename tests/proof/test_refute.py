@@ -290,7 +290,7 @@ def changed(refutation, **fields):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda r: replace(r, margin=r.margin + 0.01), "not what follows from the sums"),
+        (lambda r: replace(r, margin=r.margin + 0.01), "larger than what follows from the sums"),
         (lambda r: replace(r, delta=0.01), "parts of δ"),
         (lambda r: replace(r, spending={"cones": 0.02, "ceiling": 0.02}), "parts of δ"),
         (lambda r: changed(r, shares=2 * r.grounds[0].cover.shares), "add up to more than there is"),
@@ -302,7 +302,7 @@ def changed(refutation, **fields):
         (lambda r: changed(r, states=r.grounds[0].cover.states + 100), "compared outside"),
         (lambda r: changed(r, actions=r.grounds[0].cover.actions + 5), "actions are compared that there are not"),
         (lambda r: changed(r, counts=r.grounds[0].sums.counts // 1000), "too few for 12 functions"),
-        (lambda r: changed(r, residuals=1.01 * r.grounds[0].sums.residuals), "not what follows from the sums"),
+        (lambda r: changed(r, residuals=1.01 * r.grounds[0].sums.residuals), "larger than what follows from the sums"),
         (lambda r: changed(r, moments=r.grounds[0].sums.moments[:5]), "should hold numbers of shape"),
     ],
 )

@@ -46,7 +46,7 @@ def test_planning_on_the_reward_alone_gives_the_expert_back(noisy):
 
 def test_without_noise_it_says_which_proof_there_is(still, noisy):
     assert still.status == "validated" and still.stats.noiseless and not noisy.stats.noiseless
-    assert "without a proof; for dynamics without noise in one or two coordinates certirl.certify_det" in str(still)
+    assert "without a proof; for dynamics without noise in one or two coordinates certirl.certify has" in str(still)
     assert "without noise" not in str(noisy)
     for one in (still, noisy):
         text = str(one)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import nan
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -22,11 +22,13 @@ from certirl.proof.case import Case
 from certirl.proof.cells import CellCertificate, Deterministic, prove_by_cells
 from certirl.proof.certificate import Certificate, conclude
 from certirl.proof.cost import cost
-from certirl.proof.known_noise import AffineGaussian, GaussianCertificate, prove_affine
 from certirl.proof.refutation import Refutation, attempt
 from certirl.proof.sums import gather
 from certirl.proof.tails import TailLike, check_contradiction, check_tail
 from certirl.proof.training import fit_surrogates
+
+if TYPE_CHECKING:
+    from certirl.proof.known_noise import AffineGaussian, GaussianCertificate
 
 FIT_SHARE = 0.2  # of the data, for what is fixed beforehand; the proof rests on the others
 SAMPLES = 100_000  # transitions per action that are drawn for a proof, where no number is given
@@ -183,6 +185,8 @@ def _declared(
     reward: Any, source: Any, dynamics: Any, given: dict[str, Any], **problem: Any
 ) -> GaussianCertificate | CellCertificate:
     """`certify` by a theorem that takes no columns; settings that are of no use to it are refused."""
+    from certirl.proof.known_noise import AffineGaussian, prove_affine  # which imports SciPy
+
     if not isinstance(dynamics, AffineGaussian | Deterministic):
         raise TypeError(
             "dynamics must be certirl.AffineGaussian(std) or certirl.Deterministic(lipschitz), say, in place of "
