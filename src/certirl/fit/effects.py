@@ -1084,10 +1084,10 @@ def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.ran
     held_out = held_out_rows(log)
     errors = held_out_errors(model, regression, log, held_out & _steady(log, model) if model.jumps else held_out, rng)
     # With many coordinates a few thousand transitions determine the next state, but hardly hundreds of functions of it.
-    # Ends are jumps, which no regression of them on the state can follow.
+    # Ends are jumps, which no regression of them on the state can follow: a model that describes the data is enough.
     several = len(log.domain) > MOST_COORDINATES
-    is_enough = several or isinstance(basis, EndBasis)
-    if (errors.is_model or several) and errors.relative < (1 / CLEARLY if is_enough else CLEARLY):
+    most = np.inf if isinstance(basis, EndBasis) else 1 / CLEARLY if several else CLEARLY
+    if (errors.is_model or several) and errors.relative < most:
         return EffectModel(model.effects(basis, states, rng), counts, log, None, model, errors)
     return EffectModel(regression.effects(states, problem.periodic), counts, log, regression, model, errors)
 

@@ -2,8 +2,8 @@
 
 R, V and averages over a box say little about ends: a few states decide whether a landing is soft. So episodes are
 followed, of the plan on R alone and of the expert, and their last states are compared. An end is avoided if the expert
-reaches it clearly more rarely than it would with every second action left to chance, from the same states; boxes of
-such ends are found by splits along coordinates.
+reaches it at most a third as often as it would with every second action left to chance, from the same states; boxes
+of such ends are found by splits along coordinates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from certirl.ground.domain import Array, as_domain
 from certirl.ground.doors import as_count, lend
 from certirl.ground.records import Record
 
-WALKS = 200  # of the expert and of random actions, from which kinds of ends are learned
+WALKS = 200  # of the expert and of random actions, which tell whether it seeks or avoids ends
+MANY_WALKS = 1_000  # of the expert and of the disturbed one, from which boxes of avoided ends are learned
+OFTEN = 3  # times as often: how the disturbed expert ends in boxes that the expert avoids, at least
 OTHERS = 100  # start states from which random actions and a disturbed expert are followed
 SOME = 0.05  # of these: ends that the expert does not avoid
 ROUND = 25  # start states of a round of episodes, at least
@@ -132,13 +134,13 @@ def _paid(reward: Any, before: Array, action: int, after: Array) -> Array:
 
 
 def avoided_ends(expert: Episodes, others: Episodes) -> TerminalBoxes:
-    """Boxes of the ends that the expert reaches clearly more rarely than it does disturbed, from the same states."""
-    states = np.concatenate([episodes.last[episodes.over] for episodes in (expert, others)])
-    by_chance = np.arange(len(states)) >= expert.over.sum()
+    """Boxes of the ends that the expert reaches at most a third as often as it does disturbed, from the same states."""
+    states = np.concatenate([episodes.last[episodes.over] for episodes in (*[expert] * OFTEN, others)])
+    by_chance = np.arange(len(states)) >= OFTEN * expert.over.sum()
     found = boxes_of(states, by_chance, deepest=DEEPEST, fewest=max(ceil(LEAST * len(states)), 5))
     boxes = [TerminalBoxes(box[None], 0.0, 0.0, max(len(states), 1)) for box in found]
     hits = [(int(box(states[by_chance]).sum()), int(box(states[~by_chance]).sum())) for box in boxes]
-    clear = [more - fewer > CLEARLY * sqrt(more + fewer) for more, fewer in hits]
+    clear = [more - fewer > CLEARLY * sqrt(more + OFTEN * fewer) for more, fewer in hits]
     return TerminalBoxes(found[np.array(clear, dtype=bool)], 0.0, 0.0, max(len(states), 1))
 
 
@@ -244,11 +246,13 @@ def disturbed(policy: Policy) -> Policy:
     return Policy(A, lambda states: (policy.probabilities(states) + 1 / A) / 2)
 
 
-def walked_ends(simulator: Any, policy: Policy, other: Policy, discount: float) -> tuple[Episodes, Episodes]:
+def walked_ends(
+    simulator: Any, policy: Policy, other: Policy, discount: float, walks: int = WALKS
+) -> tuple[Episodes, Episodes]:
     """Episodes of the expert and of another policy from the same uniform states, for three times the horizon."""
     rng = np.random.default_rng(0)
-    states = live_states(simulator, WALKS, rng)
-    limits = np.full(WALKS, min(ceil(3 / (1 - discount)), LONGEST))
+    states = live_states(simulator, walks, rng)
+    limits = np.full(walks, min(ceil(3 / (1 - discount)), LONGEST))
     (expert,), (others,) = (follow(simulator, [each], states, limits, rng) for each in (policy, other))
     return expert, others
 

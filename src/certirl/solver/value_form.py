@@ -47,6 +47,7 @@ from certirl.fit.effects import (
 )
 from certirl.fit.ends import (
     FEWEST_STEPS,
+    MANY_WALKS,
     MOST_STARTS,
     PAIRS,
     Reached,
@@ -133,7 +134,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         if problem.is_terminal is not None and settings.features is None:
             boxes = None
             if choices(rows).avoided > RARELY:
-                boxes = some_avoided(*walked_ends(dynamics, policy, disturbed(policy), discount))
+                boxes = some_avoided(*walked_ends(dynamics, policy, disturbed(policy), discount, MANY_WALKS))
             if boxes is not None and len(asked.domain) <= MOST_COORDINATES:
                 model = with_ends(problem, model, boxes, generator)
                 rows = comparisons(model.effects, policy, margin=settings.margin)
@@ -155,7 +156,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
             program["smoothness"] = 0.0 if isinstance(basis, Sigmoids) else SMOOTHNESS
         judged = judged_states(problem, model)
         program["further"] = effects_at(problem, model, judged.states)
-        lifted, path, failed = None, None, False
+        lifted, path, failed, solution = None, None, False, None
         if settings.features is not None:
             try:
                 fit, path = _fit_features(problem, model, rows, settings, dynamics, program)
@@ -164,10 +165,16 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         elif is_lifted:
             lifted = fit_lifted_value(rows, **program)
             fit = lifted.fit
+        elif simulator is not None and model.by_next_states and isinstance(model.effects.basis, EndBasis):
+            prices = (SMOOTHNESS, 0.0) if settings.smoothness is None else (settings.smoothness,)
+            fits = [fit_value(rows, **program | {"smoothness": price}) for price in prices]
+            made = [_concluded(problem, model, rows, each, judged, None) for each in fits]
+            solution = min(made, key=lambda each: _distance(each, dynamics, policy)) if len(made) > 1 else made[0]
         else:
             fit = fit_value(rows, **program)
         watch(f"2 of {STAGES}: V and R are found", 2, STAGES)
-        solution = _concluded(problem, model, rows, fit, judged, lifted, path)
+        if solution is None:
+            solution = _concluded(problem, model, rows, fit, judged, lifted, path)
         del rows  # of many numbers, and trials need memory of their own
         if settings.features is not None and path is None:
             reason = Reason.SOLVER if failed else Reason.NO_FEATURES
@@ -427,6 +434,20 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
             findings.insert(1, Reason.NOT_FOLLOWED.finding(trials=trials, needed=needed))
     stats = replace(planned.stats, greedy_share=everywhere, outside_share=away)
     return replace(planned, stats=stats).judged(*findings)
+
+
+def _distance(solution: Solution, dynamics: Any, policy: Policy) -> float:
+    """How far the plan on R alone is from the expert in a model: the largest of the shares that a trial limits."""
+    assert solution.value is not None and solution.value.ends is not None
+    rng = np.random.default_rng(0)
+    states = live_states(dynamics, WALKS // 2, rng)
+    planned, _, best = _planned(solution, dynamics, policy, states)
+    assert best is not None
+    asked: dict[str, Any] = {"rows": PAIRS * LONGEST, "discount": solution.discount, "rng": rng}
+    plan, boxes = as_policy(best, best.n_actions), solution.value.ends.boxes
+    reached = compare_ends(dynamics, plan, policy, states, avoided=boxes, **asked)
+    stats = planned.stats
+    return max(stats.planned_regret or 0.0, stats.planned_loss or 0.0, 0.0 if reached is None else reached.excess)
 
 
 def _of_ends(reached: Reached, *, of_features: bool) -> Finding:
