@@ -2,8 +2,8 @@
 
 R, V and averages over a box say little about ends: a few states decide whether a landing is soft. So episodes are
 followed, of the plan on R alone and of the expert, and their last states are compared. An end is avoided if the expert
-reaches it at most a third as often as it would with every second action left to chance, from the same states; boxes
-of such ends are found by splits along coordinates.
+reaches it clearly more rarely than it would with every second action left to chance, from the same states; boxes of
+such ends are found by splits along coordinates.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from certirl.ground.records import Record
 
 WALKS = 200  # of the expert and of random actions, which tell whether it seeks or avoids ends
 MANY_WALKS = 1_000  # of the expert and of the disturbed one, from which boxes of avoided ends are learned
-OFTEN = 3  # times as often: how the disturbed expert ends in boxes that the expert avoids, at least
+OFTEN = 3  # times as often the disturbed expert ends, at least, in boxes that V has a number for
 OTHERS = 100  # start states from which random actions and a disturbed expert are followed
 SOME = 0.05  # of these: ends that the expert does not avoid
 ROUND = 25  # start states of a round of episodes, at least
@@ -133,14 +133,20 @@ def _paid(reward: Any, before: Array, action: int, after: Array) -> Array:
     return values_of(lambda rows: reward(rows, action, lend(after)), before, name="the simulator's reward")
 
 
-def avoided_ends(expert: Episodes, others: Episodes) -> TerminalBoxes:
-    """Boxes of the ends that the expert reaches at most a third as often as it does disturbed, from the same states."""
-    states = np.concatenate([episodes.last[episodes.over] for episodes in (*[expert] * OFTEN, others)])
-    by_chance = np.arange(len(states)) >= OFTEN * expert.over.sum()
+def avoided_ends(expert: Episodes, others: Episodes, often: int = 1) -> TerminalBoxes:
+    """Boxes of the ends that the expert reaches clearly more rarely than it does disturbed, from the same states.
+
+    Args:
+        expert: its episodes.
+        others: of the disturbed expert.
+        often: how many times as often the disturbed expert ends there, at least.
+    """
+    states = np.concatenate([episodes.last[episodes.over] for episodes in (*[expert] * often, others)])
+    by_chance = np.arange(len(states)) >= often * expert.over.sum()
     found = boxes_of(states, by_chance, deepest=DEEPEST, fewest=max(ceil(LEAST * len(states)), 5))
     boxes = [TerminalBoxes(box[None], 0.0, 0.0, max(len(states), 1)) for box in found]
     hits = [(int(box(states[by_chance]).sum()), int(box(states[~by_chance]).sum())) for box in boxes]
-    clear = [more - fewer > CLEARLY * sqrt(more + OFTEN * fewer) for more, fewer in hits]
+    clear = [more - fewer > CLEARLY * sqrt(more + often * fewer) for more, fewer in hits]
     return TerminalBoxes(found[np.array(clear, dtype=bool)], 0.0, 0.0, max(len(states), 1))
 
 
@@ -259,7 +265,7 @@ def walked_ends(
 
 def some_avoided(expert: Episodes, others: Episodes) -> Array | None:
     """Boxes of the ends that the expert avoids ``[b, 2, d]``; None if it avoids all or none of them."""
-    avoided = avoided_ends(expert, others)
+    avoided = avoided_ends(expert, others, OFTEN)
     reached = expert.over & ~avoided(expert.last)
     return avoided.boxes if len(avoided.boxes) and reached.sum() > SOME * len(reached) else None
 
