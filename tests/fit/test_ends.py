@@ -20,7 +20,7 @@ from certirl.fit.effects import (
     regress_next_states,
     value_basis,
 )
-from certirl.fit.ends import Reached, compare_ends, disturbed, follow, some_avoided, walked_ends
+from certirl.fit.ends import Episodes, Reached, avoided_ends, compare_ends, disturbed, follow, some_avoided, walked_ends
 from certirl.fit.value_program import comparisons
 from certirl.functions.bases import MOST_FUNCTIONS, of_degree
 from certirl.functions.cells import Cells
@@ -189,6 +189,20 @@ def test_ends_that_an_expert_avoids_are_found_and_those_that_it_seeks_are_not():
     speeds = np.array([[-0.05, -0.9], [-0.05, -0.5], [-0.02, -0.15], [-0.01, -0.2]])
     assert inside(boxes, speeds).tolist() == [True, True, False, False]
     assert some_avoided(*walked_ends(Ridge(5.0), *[as_policy(leave, 3)] * 2, 0.9)) is None  # alike: none is avoided
+
+
+def ended_at(counts):
+    """Episodes with so many ends, evenly, in each interval of one coordinate."""
+    last = np.concatenate([np.linspace(*ends, count) for ends, count in counts.items()])[:, None]
+    n = len(last)
+    return Episodes(last, np.ones(n, dtype=bool), np.ones(n, dtype=int), np.zeros(n), last, np.zeros(n, dtype=bool))
+
+
+def test_ends_that_an_expert_reaches_half_as_often_by_itself_have_no_number_of_their_own():
+    hard, firm, soft = (-1.0, -0.41), (-0.4, -0.21), (-0.2, 0.0)
+    expert, others = ended_at({hard: 10, firm: 200, soft: 600}), ended_at({hard: 400, firm: 400, soft: 200})
+    (wide,), (narrow,) = avoided_ends(expert, others).boxes, some_avoided(expert, others)
+    assert -0.21 <= wide[1, 0] <= -0.2 and -0.41 <= narrow[1, 0] <= -0.4
 
 
 def test_a_plan_that_crashes_is_told_from_one_that_docks():

@@ -46,7 +46,8 @@ class Settings(Record):
         margin: for an expert that depends on the state, the half-width of the tube beside a switch over which margins
             rise from 0 to 1, as a share of the box; or a function of states.
         smoothness: for the same experts, the price of a rough V: of its terms, each times the square of its degree. By
-            default 10⁻⁴ where effects are regressed from noisy data, and 0 elsewhere and for a proof.
+            default 10⁻⁴ where effects are regressed from noisy data, and 0 elsewhere and for a proof; of both the one
+            whose plan is nearer to the expert where some ends are sought and others avoided.
         paired: draw every action with the same states and random numbers, so that noise cancels; by a trial if None.
         tube: with ``delta``, how far from a switch the expert must be proved strictly best, in units of the state.
         regret: with ``delta``, go on until following the expert costs at most this share of the span of the value.
