@@ -202,7 +202,7 @@ def test_ends_that_an_expert_reaches_half_as_often_by_itself_have_no_number_of_t
     hard, firm, soft = (-1.0, -0.41), (-0.4, -0.21), (-0.2, 0.0)
     expert, others = ended_at({hard: 10, firm: 200, soft: 600}), ended_at({hard: 400, firm: 400, soft: 200})
     (wide,), (narrow,) = avoided_ends(expert, others).boxes, some_avoided(expert, others)
-    assert -0.21 <= wide[1, 0] <= -0.2 and -0.41 <= narrow[1, 0] <= -0.4
+    assert -0.22 < wide[1, 0] < -0.19 and -0.42 < narrow[1, 0] < -0.39  # beside the gaps
 
 
 def test_a_plan_that_crashes_is_told_from_one_that_docks():
