@@ -249,7 +249,7 @@ class CellCertificate(Record):
 
         Where it is positive, π(s) is the only optimal action; 0 in cells of terminal states.
         """
-        return self.gaps / np.float64(self.discount)
+        return self.gaps.astype(np.float64) / self.discount
 
     @property
     def decided(self) -> NDArray[np.bool_]:
