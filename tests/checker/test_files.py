@@ -488,7 +488,9 @@ def survey(kind, chosen, tmp_path):
         path = write(tmp_path / "altered.npz", words, numbers)
         verdict = verdict_on(path)
         confirmed += verdict is not None and verdict.verdict == "confirmed"
-        if problem := unsupported(verdict, original):
+        # Nothing else in the file says what the domain is: another one is another statement, spelled out.
+        moved = kind == "episodes" and place[-3:-1] == ("columns", "interval")
+        if (problem := unsupported(verdict, original)) and not moved:
             wrong.append(f"{place} {change!r:.40}: {problem}")
         silent = verdict is None or verdict.verdict == "nothing claimed"  # what is rejected is not loaded
         if silent and (read := loaded(path)) is not None and str(read).startswith("Certified"):

@@ -12,7 +12,7 @@ from certirl.proof import case, certificate, tails
 from pages import ROOT, check, find, parts, same_line, same_number, script
 
 FOLDERS = ("docs", "docs/how_to", "docs/tutorials")
-PROSE = {"docs/comparison.md", "docs/glossary.md", "docs/index.md"}  # no code of their own
+PROSE = {"docs/comparison.md", "docs/file-format.md", "docs/glossary.md", "docs/index.md"}  # no code of their own
 PAGES = [
     "README.md",
     *sorted({f"{folder}/{path.name}" for folder in FOLDERS for path in (ROOT / folder).glob("*.md")} - PROSE),

@@ -114,7 +114,7 @@ def quartic(square: Any, cube: Any, fourth: Any, bound: Any, log_term: Any, slop
         0.25 + share / 5 + share**2 / 6 + share**3 / 7,
         (-np.log1p(-safe) - safe - safe**2 / 2 - safe**3 / 3) / safe**4,
     )
-    total = log_term / slope + slope * square / 2 - slope**2 * cube / 3 + slope**3 * growth * fourth
+    total = log_term / slope + slope * (square / 2 - slope * (cube / 3 - slope * growth * fourth))
     return np.where(share < 1, total, np.inf)
 
 

@@ -88,7 +88,7 @@ class ValueReward(Record):
         ...         return np.clip(0.9 * states + (0.0, 1.0)[action], 0, 10)
         >>> reward = certirl.planning.ValueReward(lambda states: -abs(states[:, 0] - 6), Tray(), discount=0.5)
         >>> reward([[6.0], [7.0]])
-        array([-0.2 , -0.85])
+        array([ 0.2 , -0.85])
     """
 
     value: Any
