@@ -885,7 +885,7 @@ class Derivation:
         )
         beta = float(hoeffding_norm(enclosed(trace), top, self._log_term).middle)
         turned = plain / (1 - min(2 * top**0.5, _MOST_GROWTH))
-        likely = points._replace(square=enclosed(points.expected))
+        likely = points._replace(square=enclosed(points.expected), powers=points.powers[:, :0])
         first = self._radius(likely, L, slope).max(axis=0) + alpha[0] * turned
         share = factor * float(((2 * L.middle) ** 0.5 * plain + beta * turned).max())
         if share >= _MOST_GROWTH:

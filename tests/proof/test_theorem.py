@@ -25,7 +25,7 @@ from certirl.functions.inequalities import (
     sloped,
 )
 from certirl.problems.switching import Steps, Truth
-from certirl.proof.bands import _size, bands, workings
+from certirl.proof.bands import _expected, _size, bands, workings
 from certirl.proof.case import Case
 from certirl.proof.sums import gather
 from certirl.proof.training import fit_surrogates
@@ -195,6 +195,18 @@ def test_the_error_of_the_value_adds_no_more_to_powers_than_is_allowed(run):
         assert (radius * slope >= np.array(logarithms) * (1 - 1e-12)).all()
         square = sloped(size.moment(noise), noise.largest @ [1, size.length], 2.0, slope)
         assert (radius <= square).all() and (run.surrogate.pointwise or share < 0.5 or (radius < square).any())
+
+
+def test_what_is_chosen_beforehand_does_not_depend_on_where_fresh_states_lead(run):
+    """Slopes must be fixed before: from training data and fresh states, not from any sum over fresh residuals."""
+    e = run.evidence
+    of_residuals = {name: getattr(e, name) for name in ("residuals", "residual_moments", "cross_moments", "powers")}
+    of_residuals |= {name: getattr(e, name) for name in ("operator_residuals", "operator_moments")}
+    other = workings(run.surrogate, replace(e, **{name: 0.5 * sums for name, sums in of_residuals.items()}))
+    assert _expected(other, 0.1, 1.0).tolist() == _expected(run.work, 0.1, 1.0).tolist()
+    for pair, points in run.work.compared.items():
+        assert other.compared[pair].expected.tolist() == points.expected.tolist()
+        assert other.compared[pair].noise.largest.tolist() == points.noise.largest.tolist()
 
 
 def test_weights_fixed_beforehand_differ_by_what_is_observed(run):

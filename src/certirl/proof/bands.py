@@ -845,7 +845,8 @@ def _at_points(
         noisy, turned, stretch = noise, points.turned, 1.0
         offset = float(np.ptp(points.value + points.shift)) / 2
     else:  # as large as noise makes them; the residuals of the f_i have a mean square length of 1
-        terms, noisy = likely, noise._replace(value=points.expected / more)
+        # Slopes follow from this: no sum over fresh residuals may enter, so that the powers are left out.
+        terms, noisy = likely, noise._replace(value=points.expected / more, powers=noise.powers[:, :0])
         _, stretch = _forecast_sizes(likely[0], vector.top[1])
         turned, offset = stretch * np.sqrt(noise.operator), _OBSERVED * float(np.sqrt(noisy.value.max()))
     # What lies outside the columns is magnified alike for V̂ and for u, which is within h_u of a constant.

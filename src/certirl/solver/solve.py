@@ -31,7 +31,7 @@ from certirl.solver.solution import Asked, Solution, build
 from certirl.solver.value_form import ValueForm, explain, proof_columns, with_proof
 
 TRIED = ("least-variance", "l1")  # objectives of a proof, if none is asked for: the forecast decides between them
-SHARES = (0.2, 0.4, 0.6, 0.8)  # of the way from one to the other, where rewards are tried as well
+WAYS = (0.2, 0.4, 0.6, 0.8)  # from one to the other, at which rewards are tried as well
 PILOT = 4_000  # transitions per action that choose basis and columns before a proof is searched for
 
 
@@ -319,7 +319,7 @@ class ProgramForm(Learner):
             candidates.append(self.recovery)
         if len(candidates) > 1:
             first, second = candidates
-            candidates += [between(self.fitted.criteria, first, second, share) for share in SHARES]
+            candidates += [between(self.fitted.criteria, first, second, share) for share in WAYS]
         self.classes = self._choice.bases if self.recovery.status == "infeasible" else ()
         return candidates
 
