@@ -10,9 +10,9 @@ def in_small_rounds(monkeypatch):
     rounds, learn = [], ProgramForm.learn
 
     def counting(self, training):
-        candidates = learn(self, training)
-        rounds.append(len(candidates))
-        return candidates
+        learned = learn(self, training)
+        rounds.append(len(learned.candidates))
+        return learned
 
     monkeypatch.setattr(import_module("certirl.solver.search"), "FIRST", 300)
     monkeypatch.setattr(ProgramForm, "learn", counting)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite, nan
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -42,28 +42,38 @@ CONFIDENT = 0.10  # the share of the margin that a forecast must leave for an at
 AIM = 0.15  # the share that the next round is sized to leave
 
 
-class Learner:
-    """How rewards are found: `learn` returns candidates, records with a ``reward``.
+class Learned(NamedTuple):
+    """What a learner found in the training data.
 
     Attributes:
-        case: what is to be proved.
-        fewest: training transitions per action that `learn` needs.
-        moments: of all training data, one for each component, where they were measured.
+        candidates: records with a ``reward``; none if the constraints conflict.
+        answer: what the learner's solution is made of, with candidates and without.
+        moments: of all training data, one for each component; None where they were not measured.
         classes: the functions of V of every component, for a proof that there is no reward; empty if none is tried.
         is_alike: an alternative action has exactly the expert's effect in the estimates, so that no number of samples
             leads to a proof.
     """
 
+    candidates: Sequence[Any]
+    answer: Any
     moments: Sequence[Moments] | None = None
     classes: Sequence[Basis] = ()
-    is_alike = False
+    is_alike: bool = False
 
-    def __init__(self, case: Case, fewest: int) -> None:
-        self.case, self.fewest = case, fewest
 
-    def learn(self, training: Pool) -> Sequence[Any]:
-        """Find rewards from all training transitions; none if the constraints conflict."""
-        raise NotImplementedError
+class Learner(Protocol):
+    """How rewards are found.
+
+    Attributes:
+        case: what is to be proved.
+        fewest: training transitions per action that `learn` needs.
+    """
+
+    case: Case
+    fewest: int
+
+    def learn(self, training: Pool) -> Learned:
+        """Rewards from all training transitions."""
 
 
 @archive.record
@@ -96,6 +106,7 @@ class Outcome(NamedTuple):
     """The end of a search.
 
     Attributes:
+        learned: from the last training data.
         candidate: what the proof is about, or the last one learned; None without any.
         certificate: of the candidate, if that was the last attempt.
         refutation: of all rewards, if that was the last attempt.
@@ -103,6 +114,7 @@ class Outcome(NamedTuple):
         rounds: in order.
     """
 
+    learned: Learned
     candidate: Any
     certificate: Certificate | None
     refutation: Refutation | None
@@ -213,18 +225,18 @@ def search(
         if say is not None:
             say(cost(learner.case, training, budget, TRAINING_SHARE, drawn=not at_once))
             say = None
-        candidates = learner.learn(training)
-        if learner.is_alike:
-            return Outcome(None, None, None, training.size + fresh.size)
+        learned = learner.learn(training)
+        if learned.is_alike:
+            return Outcome(learned, None, None, None, training.size + fresh.size)
         samples = max(fresh.expected, n - training.size)
         left = delta * (1 - SPENT) ** attempts
         allowed = left if is_last else SPENT * left
-        options = _options(learner, candidates, training, samples, allowed, regret, fresh.single_share)
+        options = _options(learner.case, learned, training, samples, allowed, regret, fresh.single_share)
         if options and not is_last and all(option.is_never_bounded(samples, allowed) for option in options):
             is_last, allowed = True, left  # the certificate says that more data will not help
         shares = [option.share(samples, allowed) for option in options]
         proof, best = None, int(np.argmax(shares)) if options else None
-        candidate = candidates[0] if candidates else None
+        candidate = learned.candidates[0] if learned.candidates else None
         if best is not None:
             candidate = options[best].candidate or candidate
             if shares[best] > CONFIDENT or is_last:
@@ -239,7 +251,7 @@ def search(
         if is_last or (proof is not None and _is_enough(proof, regret)):
             certificate = proof if isinstance(proof, Certificate) else None
             refutation = proof if isinstance(proof, Refutation) else None
-            return Outcome(candidate, certificate, refutation, training.size + fresh.size, tuple(rounds))
+            return Outcome(learned, candidate, certificate, refutation, training.size + fresh.size, tuple(rounds))
         needed = int(MOST * n)
         if best is not None:
             needed = _needed(options[best], n, budget, SPENT * delta * (1 - SPENT) ** attempts)
@@ -253,8 +265,8 @@ def _is_enough(proof: Certificate | Refutation, regret: float | None) -> bool:
 
 
 def _options(
-    learner: Learner,
-    candidates: Sequence[Any],
+    case: Case,
+    learned: Learned,
     training: Pool,
     samples: int,
     delta: float,
@@ -266,13 +278,13 @@ def _options(
     A refutation is planned where no reward is forecast to keep a margin and comparisons of training data cancel. It
     rests on independent rows, ``single`` of all; there are none in a log in the order of time.
     """
-    case, options = learner.case, list[_Option]()
-    for candidate in candidates:
+    options = list[_Option]()
+    for candidate in learned.candidates:
         fit = fit_surrogates(
             case,
             candidate.reward,
             training,
-            moments=learner.moments,
+            moments=learned.moments,
             again=training.leading(FORECAST),
             samples=samples,
             delta=delta,
@@ -281,14 +293,14 @@ def _options(
         note = partial(_tail_note, case, fit)
         options.append(_Option(candidate, forecast_share, prove, partial(_tail_is_too_large, case, fit), note))
     hopeless = all(option.share(samples, delta) <= 0 for option in options)
-    if learner.classes and hopeless and case.sampling != "order":
+    if learned.classes and hopeless and case.sampling != "order":
         refuting = attempt(
             case,
-            learner.classes,
+            learned.classes,
             training.leading(FORECAST),
             samples=max(int(single * samples), 1),
             delta=delta,
-            moments=learner.moments,
+            moments=learned.moments,
         )
         if refuting is not None:  # more training data may always lead to a reward instead
             share, refute = partial(_refuting_share, refuting, single), partial(_refutation, refuting)

@@ -25,7 +25,7 @@ from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, speaker, watched_stream
 from certirl.proof.case import Case, bounding_tail, tail_too_large
 from certirl.proof.tails import TailLike, check_contradiction, tail_number
-from certirl.solver.search import TRAINING_SHARE, Learner, Outcome, least_budget, search
+from certirl.solver.search import TRAINING_SHARE, Learned, Learner, Outcome, least_budget, search
 from certirl.solver.settings import Request, Settings, request
 from certirl.solver.solution import Asked, Solution, build
 from certirl.solver.value_form import ValueForm, explain, proof_columns, with_proof
@@ -203,10 +203,11 @@ def _proved_by_program(asked: Request) -> Solution:
         check_enough(asked.samples, max(choice.columns), -(-4 * least // 3) if pilot else least)
         pools = _pools(asked, _places(asked, choice.components), case.design)
     outcome = _search(asked, learner, pools, asked.samples - pilot)
-    recovery = learner.recovery if outcome.candidate is None else outcome.candidate
+    (operators, criteria), recovery = outcome.learned.answer
     return build(
-        *learner.fitted,
-        recovery,
+        operators,
+        criteria,
+        outcome.candidate or recovery,
         choice=choice.why,
         independence=independence,
         further=further,
@@ -284,7 +285,7 @@ def fitted(moments: Sequence[Moments], choice: Choice, *, discount: float, exper
     return Fitted(tuple(operators), criteria)
 
 
-class ProgramForm(Learner):
+class ProgramForm:
     """Learns rewards from training moments; see `search.Learner`.
 
     Args:
@@ -293,35 +294,30 @@ class ProgramForm(Learner):
         objective: of the program; those in `TRIED` if None.
     """
 
-    fitted: Fitted
-    recovery: Recovery
-
     def __init__(self, case: Case, choice: Choice, objective: str | None) -> None:
-        super().__init__(case, max(choice.columns) + 2)
+        self.case, self.fewest = case, max(choice.columns) + 2
         self._choice, self._objectives = choice, TRIED if objective is None else (objective,)
+        self._moments: list[Moments] | None = None
 
-    def learn(self, training: Pool) -> Sequence[Recovery]:
-        """Add the newest training data to the moments and solve the program for each objective."""
-        newest = self._choice.moments(training.newest(), self.case.policy.n_actions)
-        before = self.moments
-        self.moments = newest if before is None else [a + b for a, b in zip(before, newest, strict=True)]
-        expert = self.case.used[0]
-        self.fitted = fitted(
-            self.moments, self._choice, discount=self.case.discount, expert=expert, form="least-squares"
-        )
-        self.is_alike = alike(self.fitted.criteria) is not None
+    def learn(self, training: Pool) -> Learned:
+        """The rewards of the program for each objective and between two, from all training data."""
+        newest, before = self._choice.moments(training.newest(), self.case.policy.n_actions), self._moments
+        moments = newest if before is None else [a + b for a, b in zip(before, newest, strict=True)]
+        self._moments = moments
+        discount, expert = self.case.discount, self.case.used[0]
+        fit = fitted(moments, self._choice, discount=discount, expert=expert, form="least-squares")
         candidates: list[Recovery] = []
         for objective in self._objectives:
-            self.recovery = recover(self.fitted.criteria, components=self._choice.components, objective=objective)
-            if self.recovery.status != "solved":  # for no objective
+            recovery = recover(fit.criteria, components=self._choice.components, objective=objective)
+            if recovery.status != "solved":  # for no objective
                 candidates = []
                 break
-            candidates.append(self.recovery)
+            candidates.append(recovery)
         if len(candidates) > 1:
             first, second = candidates
-            candidates += [between(self.fitted.criteria, first, second, share) for share in WAYS]
-        self.classes = self._choice.bases if self.recovery.status == "infeasible" else ()
-        return candidates
+            candidates += [between(fit.criteria, first, second, share) for share in WAYS]
+        classes = self._choice.bases if recovery.status == "infeasible" else ()
+        return Learned(candidates, (fit, recovery), moments, classes, alike(fit.criteria) is not None)
 
 
 def _proved_by_value(asked: Request) -> Solution:
@@ -342,7 +338,7 @@ def _proved_by_value(asked: Request) -> Solution:
         check_enough(asked.samples, columns.size, max(40 * columns.size, 4 * learner.fewest))
     pools = _pools(asked, columns, case.design)
     outcome = _search(asked, learner, pools, asked.samples)
-    return with_proof(learner.solution, outcome, asked)
+    return with_proof(outcome, asked)
 
 
 def _pools(asked: Request, where: Any, design: Any = True) -> tuple[Pool, Pool]:

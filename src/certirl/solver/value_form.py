@@ -7,7 +7,6 @@ grid whose size is set by the number of states; margins fall to 0 beside a switc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from math import ceil
@@ -92,7 +91,7 @@ from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
 from certirl.proof.case import Case, bounding_tail
 from certirl.proof.tails import TailLike, least_columns, tail_number
-from certirl.solver.search import Learner, Outcome
+from certirl.solver.search import Learned, Outcome
 from certirl.solver.settings import Request, Settings
 from certirl.solver.solution import Compared, Diagnostics, Estimate, Share, Solution, unproved
 
@@ -571,7 +570,7 @@ MOST_REFUTED = 9  # functions of V up to which a proof that there is no reward i
 TOLERABLE = 1e-3  # of the value's span: the cost of a tail up to which columns are enough
 
 
-class ValueForm(Learner):
+class ValueForm:
     """Learns rewards by the value form; see `search.Learner`.
 
     Args:
@@ -579,31 +578,23 @@ class ValueForm(Learner):
         asked: the call of `solve`.
     """
 
-    solution: Solution
-
     def __init__(self, case: Case, asked: Request) -> None:
-        super().__init__(case, max(case.parts[0].columns.size + 2, FEWEST))
+        self.case, self.fewest = case, max(case.parts[0].columns.size + 2, FEWEST)
         self._asked = asked
 
-    def learn(self, training: Pool) -> Sequence[Solution]:
+    def learn(self, training: Pool) -> Learned:
         """A reward from the first training transitions; whatever it explains, a certificate says what is true of it."""
         log = Source(log=training.log(MOST_FOR_A_REWARD))
         asked = replace(self._asked, source=log, policy=self.case.policy, rng=0, progress=False)
-        self.solution = explain(asked, tried=self._asked.is_log)
-        rows = self.solution.basis
-        self.classes = (rows,) if rows.size <= MOST_REFUTED else ()
-        self.is_alike = self.solution.stats.all_alike
-        return [] if self.solution.reward is None else [self.solution]
+        solution = explain(asked, tried=self._asked.is_log)
+        classes = (solution.basis,) if solution.basis.size <= MOST_REFUTED else ()
+        candidates = [] if solution.reward is None else [solution]
+        return Learned(candidates, solution, classes=classes, is_alike=solution.stats.all_alike)
 
 
-def with_proof(solution: Solution, outcome: Outcome, asked: Request) -> Solution:
-    """The solution with what fresh data proved; without a proof of a simulator's reward, with trials of it.
-
-    Args:
-        solution: from training data.
-        outcome: of the search.
-        asked: the call of `solve`.
-    """
+def with_proof(outcome: Outcome, asked: Request) -> Solution:
+    """The solution with what fresh data proved; without a proof of a simulator's reward, with trials of it."""
+    solution: Solution = outcome.learned.answer
     counts = asked.origin.counts(outcome.samples)
     stats = replace(solution.stats, counts=tuple(counts.tolist()), search=outcome.rounds)
     certificate, refutation = outcome.certificate, outcome.refutation
