@@ -23,7 +23,7 @@ from certirl.data.dependence import (
     repeated_rows,
     sampling,
 )
-from certirl.data.source import divide
+from certirl.data.source import Logged
 from certirl.data.transitions import concatenate
 from certirl.proof import training
 
@@ -312,7 +312,7 @@ def test_rows_in_the_order_of_time_are_ground_for_a_certificate_and_for_no_refut
         rows_of(log, np.random.default_rng(1).permutation(len(log)), independent=False),
     ):
         assert sampling(known) == "order"
-        training, fresh = divide(known, 0.3, np.random.default_rng(0))
+        training, fresh = Logged(known).divided(0.3, np.random.default_rng(0))
         assert np.array_equal(np.concatenate([training.states, fresh.states]), known.states)
         each = proofs(known)
         for name in ("certify", "certify policy"):
@@ -329,7 +329,7 @@ def test_rows_in_the_order_of_time_are_ground_for_a_certificate_and_for_no_refut
             columns=certirl.Legendre(3),
         )
     with pytest.raises(ValueError, match="3 transitions are too few to set some aside for a certificate"):
-        divide(walk.where(rows < 3), 0.3, np.random.default_rng(0))
+        Logged(walk.where(rows < 3)).divided(0.3, np.random.default_rng(0))
 
 
 def test_a_certificate_uses_all_steps_of_episodes_and_a_refutation_one_of_each():
@@ -338,14 +338,14 @@ def test_a_certificate_uses_all_steps_of_episodes_and_a_refutation_one_of_each()
     known = rows_of(log, np.arange(n), episodes=np.arange(n) // 3)
     sides = [pickle.loads(pickle.dumps(known.where(np.arange(n) % 2 == side))) for side in (0, 1)]
     for fine in (known, known.where(np.arange(n) % 5 < 3), concatenate([log, known]), concatenate(sides)):
-        training, fresh = divide(fine, 0.3, rng)
+        training, fresh = Logged(fine).divided(0.3, rng)
         assert len(training) + len(fresh) == len(fine) and not np.isin(fresh.episodes, training.episodes).any()
         chosen = one_of_each(fresh, training, rng)
         assert len(np.unique(chosen.episodes)) == len(chosen)
         for name, words in {"certify": EPISODES, "refute": SINGLE_STEPS}.items():
             assert words in proofs(fine)[name]().assumptions
     single = rows_of(log, np.arange(n), episodes=np.where(np.arange(n) < 300, -1, np.arange(n) // 3))
-    training, fresh = divide(single, 0.3, rng)
+    training, fresh = Logged(single).divided(0.3, rng)
     chosen = one_of_each(fresh, training, rng)
     assert (training.episodes < 0).sum() + (chosen.episodes < 0).sum() == 300  # rows of no episode are all used
     assert len(chosen) == (chosen.episodes < 0).sum() + len(np.unique(chosen.episodes)) - 1
@@ -597,7 +597,7 @@ def test_episodes_in_files_are_kept_together_in_a_proof(tmp_path, suffix, capsys
     single = tables.read(table(tmp_path / f"single{suffix}", log, **{name: np.arange(n)}), domain=(-1, 1))
     proofs(single)["certify"]()
     for log_or_part in (known, known.where(np.arange(n) % 3 < 2), tables.read(path, domain=(-1, 1))):
-        training, fresh = divide(log_or_part, 0.3, np.random.default_rng(0))
+        training, fresh = Logged(log_or_part).divided(0.3, np.random.default_rng(0))
         assert not np.isin(fresh.episodes, training.episodes).any()
         assert EPISODES in proofs(log_or_part)["certify"]().assumptions
     other = drawn(PROBLEM, uniform(100, 1), 1)

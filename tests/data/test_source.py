@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.data.source import Source, as_source, divide
+from certirl.data.source import Logged, Simulated, as_source
 
 PROBLEM, BASIS = certirl.problems.random_polynomial(seed=7), certirl.Legendre(5).on(((-1.0, 1.0),))
 SAMPLES = 300
@@ -48,7 +48,7 @@ SOURCES = {"simulator": PROBLEM, "log": logged(PROBLEM)}
 @pytest.mark.parametrize("kind", SOURCES)
 def test_both_kinds_answer_alike(kind):
     source = as_source(SOURCES[kind])
-    assert as_source(source) is source and (source.log is None) == (kind == "simulator") != (source.simulator is None)
+    assert as_source(source) is source and source.is_log == (kind == "log")
     assert (source.domain, source.n_actions, source.periodic) == (((-1.0, 1.0),), 3, ())
     assert not source.has_terminal_states and source.terminal() == (None, None)
     source.check_without_terminal()
@@ -128,16 +128,16 @@ def test_what_one_of_them_does_not_use_is_refused():
         simulator.generator(None)
     assert log.generator(None).random() == log.generator(0).random()
     with pytest.raises(ValueError, match="needs a declared domain"):
-        divide(certirl.Transitions([0.0, 1.0], [0, 1], [1.0, 0.5]), 0.5, np.random.default_rng(0))
+        Logged(certirl.Transitions([0.0, 1.0], [0, 1], [1.0, 0.5])).divided(0.5, np.random.default_rng(0))
     for source in (None, 5, certirl.measure(SOURCES["log"], basis=BASIS)):
         with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
             as_source(source)
-    assert isinstance(log, Source) and isinstance(simulator, Source)
+    assert isinstance(log, Logged) and isinstance(simulator, Simulated)
 
 
 def test_pairs_stay_together_when_a_log_is_divided():
     log = certirl.sample(PROBLEM, basis=BASIS, samples=50, rng=0, paired=True)
-    for part in divide(log, 0.4, np.random.default_rng(1)):
+    for part in Logged(log).divided(0.4, np.random.default_rng(1)):
         assert part.paired and len(set(part.counts.tolist())) == 1
         np.testing.assert_array_equal(part.of_action(0)[0], part.of_action(2)[0])
 

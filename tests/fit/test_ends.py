@@ -7,7 +7,8 @@ from test_ending import DISCOUNT, Ridge, balance, leave, on_a_grid, surviving
 import certirl
 import certirl.functions.ends
 from certirl.data.policy import as_policy
-from certirl.data.source import as_source, learn_terminal_boxes
+from certirl.data.source import as_source
+from certirl.data.terminal import learn_terminal_boxes
 from certirl.fit import action_values as ending
 from certirl.fit.effects import (
     CLEARLY,

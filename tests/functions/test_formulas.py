@@ -11,7 +11,7 @@ import pytest
 
 import certirl
 from certirl import Cells, Chebyshev, Fourier, Legendre, Reward, product
-from certirl.data.source import TerminalBoxes
+from certirl.data.terminal import TerminalBoxes
 from certirl.functions.bases import Family
 from certirl.functions.components import SumBasis, as_components
 from certirl.functions.ends import Ends

@@ -20,7 +20,7 @@ from certirl.data.demonstrations import policy_from
 from certirl.data.dependence import dependence
 from certirl.data.episodes import OUTSIDE
 from certirl.data.formats import Columns, find_tables, in_table, names_file, open_table
-from certirl.data.source import Source, as_source
+from certirl.data.source import Logged, Source, as_source
 from certirl.data.tables import Names, read, read_demonstrations, recognise
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier, product
@@ -119,11 +119,11 @@ def solved(options: argparse.Namespace, where: Any) -> Solution:
     if options.delta is not None:
         _check_proof(options, options.domain, expert)
     source = source_of(options)
-    rng = 0 if options.seed is None and source.log is None else seed
+    rng = 0 if options.seed is None and not source.is_log else seed
     expert = expert.known_to(source.action_names)
     known = policy_of(expert, source, options) if expert.action is None else expert.action
     basis = basis_of(options, len(source.domain), source.periodic)
-    return solve(_given(source), expert=known, basis=basis, rng=rng, **asked)
+    return solve(source.data, expert=known, basis=basis, rng=rng, **asked)
 
 
 def certified(options: argparse.Namespace, where: Any) -> Certificate:
@@ -170,8 +170,8 @@ def certified(options: argparse.Namespace, where: Any) -> Certificate:
     if not by_tail:
         from certirl.proof.known_noise import AffineGaussian
 
-        return certify(record, _given(source), dynamics=AffineGaussian(options.known_noise), **asked)
-    return certify(record, _given(source), columns=columns, tail=options.tail, map=where, **asked)
+        return certify(record, source.data, dynamics=AffineGaussian(options.known_noise), **asked)
+    return certify(record, source.data, columns=columns, tail=options.tail, map=where, **asked)
 
 
 def _check_proof(options: argparse.Namespace, domain: Any, expert: Expert, columns: Sequence[Basis] = ()) -> None:
@@ -198,17 +198,13 @@ def source_of(options: argparse.Namespace) -> Source:
         _refuse_table_options(options, "a simulator has its own")
         return as_source(simulator_of(options))
     log = read_log(options)
-    source = Source(log=log)
+    source = Logged(log)
     sentence = dependence(log, source.sampling) if getattr(options, "delta", None) is not None else ""
     if sentence:
         raise ValueError(sentence)
     if getattr(options, "delta", None) is not None and source.sampling == "order":
         print("The rows count in the order of time, as steps of a trajectory.")
     return source
-
-
-def _given(source: Source) -> Any:
-    return source.simulator if source.log is None else source.log
 
 
 def _refuse_table_options(options: argparse.Namespace, why: str) -> None:
@@ -410,14 +406,13 @@ def policy_of(expert: Expert, source: Source, options: argparse.Namespace) -> An
     if expert.function is not None:
         return expert.function
     if expert.file is None:
-        assert source.log is not None
-        _check_alternatives(source.log)
-        return policy_from(source.log, errors=options.errors)
+        _check_alternatives(source.data)
+        return policy_from(source.data, errors=options.errors)
     names = {"actions": source.action_names or None, **names_of(options)}
     (states, actions, episodes), _ = read_demonstrations(expert.file, **names)
     try:
         if states.shape[1] != len(source.domain):
-            those = "the log" if source.log is not None else "the simulator"
+            those = "the log" if source.is_log else "the simulator"
             raise ValueError(f"states have {states.shape[1]} coordinates, those of {those} {len(source.domain)}")
         settings: dict[str, Any] = {"domain": source.domain, "n_actions": source.n_actions}
         settings |= {"periodic": source.periodic, "errors": options.errors}

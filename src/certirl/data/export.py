@@ -33,7 +33,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.simulator import as_samples, ask, terminal_of
-from certirl.data.source import Source, as_source, check_unbiased
+from certirl.data.source import Logged, as_source
+from certirl.data.transitions import Transitions
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.reward import values_of
 from certirl.ground import archive
@@ -55,10 +56,8 @@ LOGGED = (
     "given its state and action, the next state of a row does not depend on the rows before it, and no row was left "
     "out because of its next state"
 )
-AVERAGED = {
-    True: "bands are of averages over the states of a cell, drawn evenly; single states of it may differ",
-    False: "bands are of averages over the log's own states in a cell; other states of it may differ",
-}
+EVENLY = "bands are of averages over the states of a cell, drawn evenly; single states of it may differ"
+OWN_STATES = "bands are of averages over the log's own states in a cell; other states of it may differ"
 
 
 def __dir__() -> list[str]:
@@ -298,29 +297,28 @@ def interval_mdp(
         diameter = float(np.linalg.norm(grid.sides))
         widening = as_number(lipschitz, "lipschitz", least=0) * diameter
     size, actions = int(np.prod(grid.shape)), origin.n_actions
-    is_terminal = None if origin.simulator is None else terminal_of(origin.simulator)
-    targets = size + (is_terminal is not None or (origin.log is not None and origin.has_terminal_states))
+    if isinstance(origin, Logged):
+        is_ended, ends, assumed = origin.has_terminal_states, martingale_band, (LOGGED, OWN_STATES)
+        count = partial(_logged, origin.log, grid)
+    else:
+        is_ended, ends, assumed = terminal_of(origin.data) is not None, clopper_pearson, (SIMULATED, EVENLY)
+        each = as_samples(USUAL_SAMPLES if samples is None else samples)
+        count = partial(_drawn, origin.data, grid, rng=origin.generator(rng), each=each)
+    targets = size + is_ended
     bands = actions * size * targets
     if bands > MOST_BANDS:
         raise ValueError(f"{size} cells and {actions} actions have {bands:,} bands: use fewer cells")
-    if origin.log is None:
-        origin.check_noise()
-        each = as_samples(USUAL_SAMPLES if samples is None else samples)
-        counts = _drawn(origin, grid, each, targets, origin.generator(rng))
-    else:
-        check_unbiased(origin.log)
-        counts = _logged(origin, grid, targets)
+    origin.check_noise()
+    origin.check_unbiased()
+    counts = count(targets)
     visits = counts.sum(axis=2)
-    ends = clopper_pearson if origin.log is None else martingale_band
     lower, upper = ends(counts, visits[:, :, None], delta / bands)
     lower, upper = np.maximum(lower - widening, 0.0), np.minimum(upper + widening, 1.0)
     lower, upper = _tightened(lower, upper)
-    about = (
-        AVERAGED[origin.log is None]
-        if lipschitz is None
-        else f"the kernel changes by at most {lipschitz:g} for each unit of distance, in total variation (declared)"
-    )
-    assumptions = (SIMULATED if origin.log is None else LOGGED, about, *origin.notes)
+    if lipschitz is not None:
+        change = f"the kernel changes by at most {lipschitz:g} for each unit of distance, in total variation (declared)"
+        assumed = (assumed[0], change)
+    assumptions = (*assumed, *origin.notes)
     names = origin.action_names or tuple(f"a{action}" for action in range(actions))
     names = tuple(name if _NAME.fullmatch(name) else f"a{action}" for action, name in enumerate(names))
     return IntervalMDP(grid, lower, upper, visits, delta, assumptions, names)
@@ -336,34 +334,30 @@ def _divided(cells: Any, domain: Domain) -> Cells:
     return Cells(tuple(as_count(count, "cells") + 1 for count in along)).on(domain)
 
 
-def _drawn(origin: Source, grid: Cells, each: int, targets: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _drawn(simulator: Any, grid: Cells, targets: int, *, each: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """How often each action went from cell to cell ``[A, S, T]``, from even states that are not terminal."""
-    simulator, low = origin.simulator, np.array(origin.domain)[:, 0]
-    assert simulator is not None
-    is_terminal = terminal_of(simulator)
+    low, is_terminal = np.array(grid.domain)[:, 0], terminal_of(simulator)
     size, places = int(np.prod(grid.shape)), np.stack(np.unravel_index(np.arange(np.prod(grid.shape)), grid.shape), 1)
-    counts = np.zeros((origin.n_actions, size * targets), dtype=np.intp)
-    for action in range(origin.n_actions):
+    counts = np.zeros((simulator.n_actions, size * targets), dtype=np.intp)
+    for action in range(simulator.n_actions):
         for chosen in np.array_split(np.repeat(np.arange(size), each), -(-size * each // _BLOCK)):
             states = low + grid.sides * (places[chosen] + rng.random((len(chosen), grid.dimension)))
-            states = as_states(states, origin.domain)
+            states = as_states(states, grid.domain)
             live = slice(None) if is_terminal is None else ~is_terminal(states)
-            ahead = ask(simulator, states[live], action, rng, origin.domain)
+            ahead = ask(simulator, states[live], action, rng, grid.domain)
             ended = None if is_terminal is None else is_terminal(ahead)
             counts[action] += _counted(chosen[live], grid, ahead, ended, targets)
-    return counts.reshape(origin.n_actions, size, targets)
+    return counts.reshape(simulator.n_actions, size, targets)
 
 
-def _logged(origin: Source, grid: Cells, targets: int) -> NDArray[np.intp]:
+def _logged(log: Transitions, grid: Cells, targets: int) -> NDArray[np.intp]:
     """How often each action went from cell to cell ``[A, S, T]``, in a log."""
-    log, size = origin.log, int(np.prod(grid.shape))
-    assert log is not None
-    counts = []
-    for action in range(origin.n_actions):
+    size, counts = int(np.prod(grid.shape)), []
+    for action in range(log.n_actions):
         rows = log.actions == action
         ended = None if targets == size or log.terminal is None else log.terminal[rows]
         counts.append(_counted(grid.cell(log.states[rows]), grid, log.next_states[rows], ended, targets))
-    return np.stack(counts).reshape(origin.n_actions, size, targets)
+    return np.stack(counts).reshape(log.n_actions, size, targets)
 
 
 def _counted(

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.data.formats import names_file
 from certirl.data.policy import Policy, as_policy, returns, simulate, terminal_states, uniform_policy
 from certirl.data.simulator import Simulator, as_generator, ask, bare, periodic_of
-from certirl.data.source import Source, as_source
+from certirl.data.source import Logged, as_source
 from certirl.data.transitions import Transitions
 from certirl.environments.simulators import simulator as simulator_of
 from certirl.fit.bellman import check_problem
@@ -136,9 +136,7 @@ def plan(
     if (isinstance(source, str) and not names_file(source)) or hasattr(source, "action_space"):
         source = simulator_of(source)
     origin = as_source(source)
-    simulator: Any = origin.simulator
-    if origin.log is not None:
-        simulator = next_state_model(origin.log, generator)
+    simulator: Any = next_state_model(origin.log, generator) if isinstance(origin, Logged) else origin.data
     reward, step_reward, discount = _chosen_reward(simulator, reward, step_reward, discount)
     discount = check_problem(discount, 0, simulator.n_actions)
     tolerance = as_number(tolerance, "tolerance", least=0, strict=True)
@@ -152,7 +150,7 @@ def plan(
     if draws is not None:
         as_count(draws, "draws", most=MOST_DRAWS)
     number, branches = _number_of_draws(simulator, domain, draws, generator)
-    pool = live_states(simulator, POOL, generator) if origin.log is None else _spread(origin.log.states, POOL)
+    pool = live_states(simulator, POOL, generator) if origin.states is None else _spread(origin.states, POOL)
     process = _Process(simulator, reward, step_reward, discount, number, generator).limited(pool)
     usual = _affordable(len(domain), simulator.n_actions, branches) if points is None else points
     if usual is None:
@@ -171,7 +169,7 @@ def next_state_model(log: Transitions, rng: np.random.Generator) -> NextStateMod
     if (log.counts < FEWEST).any():
         counts = ", ".join(map(str, log.counts))
         raise ValueError(f"a plan from a log needs at least {FEWEST} transitions of every action, got {counts}")
-    is_terminal, _ = Source(log=log).terminal()
+    is_terminal, _ = Logged(log).terminal()
     basis = value_basis(log.domain, log.periodic)
     return regress_next_states(log, basis, is_terminal=is_terminal, periodic=log.periodic, rng=rng)
 

@@ -23,7 +23,8 @@ from certirl.data.coverage import EXTRAPOLATED
 from certirl.data.dependence import can_pair, originals
 from certirl.data.policy import Policy
 from certirl.data.simulator import Simulator, Terminal, ask, counted_as, periodic_of, terminal_of
-from certirl.data.source import Source, TerminalBoxes
+from certirl.data.source import Logged, Source
+from certirl.data.terminal import TerminalBoxes
 from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
 from certirl.functions.cells import MOST_COORDINATES
@@ -1031,13 +1032,13 @@ def estimate_effects(
         rng: the generator.
         paired: draw with the same random numbers for every action; by a trial if None.
     """
-    simulator, log = problem.source.simulator, problem.source.log
-    if simulator is None:
-        assert log is not None
-        return _from_log(problem, _without_absorbed(log), basis, rng)
+    source = problem.source
+    if isinstance(source, Logged):
+        return _from_log(problem, _without_absorbed(source.log), basis, rng)
+    simulator = source.data
     ratio = noise_ratio(counted_as(simulator, "checks"), basis, rng, count=_share(samples, 32, 500))
     paired = can_pair(simulator, basis, rng.spawn(1)[0], asked=paired, count=_share(samples, 32, 128))
-    left = samples - problem.source.rows_asked("checks")
+    left = samples - simulator.counts.most("checks")
     count = min(left, MOST_STATES)
     if ratio == 0:
         states = placed_states(simulator, basis, count, rng)
@@ -1074,7 +1075,7 @@ def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.ran
         )
     marked = log.terminal if is_terminal is None else None  # boxes that hold the marked states replace the marks
     states = log.states if is_terminal is None else log.states[~is_terminal(log.states)]
-    if problem.source.log is not None and not log.paired:
+    if problem.source.is_log and not log.paired:
         states = states[rng.permutation(len(states))]
     else:  # every action was drawn from the same states
         states = states[: len(states) // log.n_actions]

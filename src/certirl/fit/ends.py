@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from certirl.data.policy import Policy, choose, terminal_states, uniform_policy
 from certirl.data.simulator import Counted, Simulator, ask, terminal_of
-from certirl.data.source import TerminalBoxes, boxes_of
+from certirl.data.terminal import TerminalBoxes, boxes_of
 from certirl.fit.effects import live_states
 from certirl.functions.ends import inside
 from certirl.functions.reward import values_of

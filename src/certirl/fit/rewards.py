@@ -85,7 +85,7 @@ def judged_states(problem: ValueProblem, model: EffectModel) -> JudgedStates:
     at_edge = ((ahead == low) | (ahead == high)).any(axis=1)
     repeated = atoms(ahead)
     judged = [ahead[:JUDGED], ahead[at_edge][:JUDGED], repeated, switches(states, problem)]
-    if problem.source.log is None:
+    if not problem.source.is_log:
         corners = mesh([np.array(side) for side in problem.domain[:8]])
         judged.append(corners[:MOST_CORNERS] if len(problem.domain) <= 8 else states[:0])
     every = np.concatenate(judged)
@@ -96,8 +96,7 @@ def judged_states(problem: ValueProblem, model: EffectModel) -> JudgedStates:
 def _looked_at(problem: ValueProblem, model: EffectModel) -> tuple[Array, Array]:
     """Some states ``[n, d]``, and next states: of the expert, or of a log."""
     if model.nearby is None:
-        assert problem.source.log is not None
-        ahead = problem.source.log.next_states
+        ahead = problem.source.data.next_states
         chosen = np.random.default_rng(0).permutation(len(ahead))[: 10 * LOOKED_AT]
         return model.effects.states[:LOOKED_AT], ahead[chosen]
     states, ahead = model.nearby.states[:LOOKED_AT], model.nearby.next_states[:, :LOOKED_AT]
@@ -145,13 +144,13 @@ def read_reward(
         judged: where R is judged.
         lifted: the value of continuing was chosen: R stays as it was fitted, without the states that terminate.
     """
-    grid, simulator = as_grid(fit.reward_basis), problem.source.simulator
+    grid = as_grid(fit.reward_basis)
     exact = value = value_function(model.effects.basis, fit.value, problem.is_terminal)
     ends = None if exact.ends is None else replace(exact.ends, worth=(1 - problem.discount) * exact.ends.worth)
     fitted = Reward(fit.reward_basis, fit.reward, problem.is_terminal, ends=ends)
     if grid is None:
         return Reading(fitted, fit.residuals)
-    if simulator is None:
+    if problem.source.is_log:
         return Reading(replace(_bounded(problem, model, fit, grid), ends=ends), fit.residuals)
     if lifted or (model.effects.noiseless and grid.dimension not in FINE):
         return Reading(fitted, fit.residuals)

@@ -122,7 +122,7 @@ class Case(Record):
         """
         of_source: tuple[Any, ...] = ()
         if source is not None:
-            of_source = (source.sampling, source.action_names, None if source.log is None else source.notes)
+            of_source = (source.sampling, source.action_names, source.notes if source.is_log else None)
         check_expert(0, n_actions)
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)

@@ -430,7 +430,7 @@ def prove_by_cells(
     reward: Any, simulator: Any, declared: Deterministic, *, discount: float | None, expert: Any, rng: Any
 ) -> CellCertificate:
     """`certify` for a simulator without noise; settings are as there, and ``rng`` is 0 if left out."""
-    if as_source(simulator).log is not None:
+    if as_source(simulator).is_log:
         raise ValueError(no_case("Deterministic", CASES[3]))
     points, lipschitz, rng = declared.points, declared.lipschitz, 0 if rng is None else rng
     for record in (reward, declared.value):

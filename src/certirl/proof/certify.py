@@ -10,7 +10,7 @@ import numpy as np
 
 from certirl.data.policy import as_policy
 from certirl.data.simulator import Design, Simulator
-from certirl.data.source import Pool, Source, as_source, check_declared, check_enough
+from certirl.data.source import Pool, Source, as_source
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import MOST_COLUMNS, Basis, as_basis, first_functions
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
@@ -176,7 +176,7 @@ def certify(
     say = speaker(progress)
     with on(map):
         if say is not None:
-            say(cost(case, training, origin.per_action(count), FIT_SHARE, drawn=origin.log is None))
+            say(cost(case, training, origin.per_action(count), FIT_SHARE, drawn=not origin.is_log))
         fit = fit_surrogates(case, function, training, samples=planned(origin, count, fresh), delta=delta)
         return conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=(UNSEEN,))
 
@@ -242,9 +242,8 @@ def check_settings(source: Source, samples: Any, *, tail: Any, paired: Any, prog
     check_tail(tail)
     source.check_settings(samples=samples, paired=paired)
     source.check_without_terminal()
-    if source.log is not None:
-        check_declared(source.log)
-    return 0 if source.log is not None else SAMPLES if samples is None else int(samples)
+    source.check_declared()
+    return 0 if source.is_log else SAMPLES if samples is None else int(samples)
 
 
 def check_draws(source: Source, samples: int, case: Case) -> None:
@@ -253,8 +252,7 @@ def check_draws(source: Source, samples: int, case: Case) -> None:
     check_contradiction(case.tail, source)
     columns = max(part.columns.size for part in case.parts)
     least = next(n for n in range(columns + 1, 2 * columns + 2) if n - max(int(FIT_SHARE * n), 1) >= columns)
-    if source.log is None:
-        check_enough(samples, columns, least)
+    source.check_enough(samples, columns, least)
 
 
 def planned(source: Source, samples: int, fresh: Pool) -> int:

@@ -21,7 +21,7 @@ from scipy.special import ndtr
 from certirl.data.dependence import dependence, rows_in_words
 from certirl.data.policy import ExpertGrid, as_policy, steady_support
 from certirl.data.simulator import MOST_KEPT, as_samples, draw
-from certirl.data.source import Source, as_source, check_declared
+from certirl.data.source import Simulated, Source, as_source
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
 from certirl.functions.cells import Cells
@@ -517,13 +517,12 @@ DEPENDENT = (
 
 def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions, str, str]:
     """The transitions, how they depend on each other, and what is assumed of that."""
-    if source.simulator is not None:
+    if isinstance(source, Simulated):
         count = as_samples(SAMPLES if samples is None else samples, most=MOST_KEPT // source.n_actions // 100)
         drawn = draw(source.simulator, Legendre(COEFFICIENTS), count, source.generator(rng, "certify_gaussian"))
         return drawn.record(), "independent", rows_in_words("independent", logged=False, paired=False)
-    log = source.log
-    assert log is not None
-    check_declared(log)
+    log: Transitions = source.data
+    source.check_declared()
     sentence = dependence(log, source.sampling)
     if sentence:
         raise ValueError(sentence)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from certirl.data.dependence import answers
-from certirl.data.source import Source
+from certirl.data.source import Simulated, Source
 from certirl.functions.bases import Basis, fewest
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_count, as_flag, as_number, as_reals, by_door, call, setting, shown, takes
@@ -796,7 +796,7 @@ def _largest_gap(one: Array, other: Array) -> float:
 
 
 def _pairs(source: Source) -> int:
-    return _PAIRS if source.simulator is None else _ASKED_PAIRS
+    return _PAIRS if source.is_log else _ASKED_PAIRS
 
 
 def _places(*groups: Group) -> str:
@@ -816,7 +816,7 @@ def _two_groups(
     """Two groups of rows whose next states must have similar distributions; None if a log has too few rows."""
     domain = source.domain
     low, high = np.array(domain).T
-    if source.simulator is not None:
+    if isinstance(source, Simulated):
         first = rng.uniform(low, high)
         step = np.zeros(len(domain))
         axis = number % len(domain)
@@ -825,8 +825,7 @@ def _two_groups(
         share = next((share for share in shares if tail.change(share * step) > _CHANGE), 0.5)
         forward = share * step if first[axis] <= (low + high)[axis] / 2 else -share * step
         return _asked(source, action, first, 2 * number), _asked(source, action, first + forward, 2 * number + 1)
-    assert source.log is not None
-    states, next_states = source.log.of_action(action)
+    states, next_states = source.data.of_action(action)
     if len(states) < 2 * _ROWS:
         return None
     centres = states[rng.integers(len(states), size=_CANDIDATES)]
@@ -843,22 +842,20 @@ def _two_ends(source: Source, action: int, rng: np.random.Generator, axis: int) 
     first = rng.uniform(low, high)
     first[axis] = low[axis]
     period = np.where(np.arange(len(low)) == axis, high - low, 0.0)
-    if source.simulator is not None:
+    if isinstance(source, Simulated):
         number = int(rng.integers(1 << 30))
         states, next_states = _asked(source, action, first, number)
         return (states + period, next_states), _asked(source, action, first + period, number + 1)
-    assert source.log is not None
-    states, next_states = source.log.of_action(action)
+    states, next_states = source.data.of_action(action)
     if len(states) < 2 * _ROWS:
         return None
     near, near_next = _nearest(states, next_states, first, high - low)
     return (near + period, near_next), _nearest(states, next_states, first + period, high - low)
 
 
-def _asked(source: Source, action: int, state: Array, number: int) -> Group:
+def _asked(source: Simulated, action: int, state: Array, number: int) -> Group:
     """Rows of one state, asked of a simulator with a generator of its own."""
     states = np.tile(state, (_ASKED_ROWS, 1))
-    assert source.simulator is not None
     return states, answers(source.simulator, states, action, number + 10_000)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from certirl.data.dependence import noise_fault
 from certirl.data.moments import Moments
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import Simulator, as_generator, as_samples, as_trials, device_of
@@ -164,12 +163,12 @@ class Request(Record):
     @property
     def is_log(self) -> bool:
         """Whether the source is a log, from which no more can be drawn."""
-        return self.source is not None and self.source.log is not None
+        return self.source is not None and self.source.is_log
 
     @property
     def log_rows(self) -> int | None:
         """The rows of the log; None for a simulator."""
-        return None if self.source is None or self.source.log is None else len(self.source.log)
+        return None if self.source is None or self.source.states is None else len(self.source.states)
 
     @property
     def basis(self) -> Any:
@@ -256,8 +255,8 @@ def request(
         if name in refused:
             raise ValueError(refused[name])
     _check_combination(asked, several=several)
-    if origin is not None and origin.simulator is not None and delta is None:  # before a proof it is an error
-        fault = noise_fault(origin.simulator, most=min(count // 10, 1_000))
+    if origin is not None and delta is None:  # before a proof it is an error
+        fault = origin.noise_fault(most=min(count // 10, 1_000))
         if fault:
             warnings.warn(fault, stacklevel=3)
     if rng is not None:
@@ -278,8 +277,8 @@ def request(
         write = by_door("pass columns as well", "write --columns N, too")
         if is_number(tail):
             raise ValueError(f"the tail {tail} belongs to the columns it was computed for: {write}")
-    if by_value and delta is None and origin is not None and origin.simulator is not None:
-        _check_simulator(origin.simulator, count)
+    if by_value and delta is None and origin is not None and not origin.is_log:
+        _check_simulator(origin.data, count)
     return replace(asked, components=parts)
 
 
@@ -354,7 +353,7 @@ def _check_combination(asked: Request, *, several: bool) -> None:
             "out"
         )
     if settings.form == "mean":
-        if source is None or source.log is not None:
+        if source is None or source.is_log:
             raise ValueError("the mean form needs states drawn from the basis's weight: use least-squares for a log")
         if settings.paired:
             raise ValueError("the mean form draws the states of every action by themselves: leave paired out")

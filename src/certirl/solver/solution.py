@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.coverage import Coverage
 from certirl.data.simulator import Counts, as_terminal
-from certirl.data.source import TerminalBoxes
+from certirl.data.terminal import TerminalBoxes
 from certirl.data.transitions import action_in_words, counted
 from certirl.fit.action_values import Choices
 from certirl.fit.bellman import FORMS, Bellman, Operators, alternatives_of

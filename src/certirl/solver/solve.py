@@ -14,7 +14,7 @@ from certirl.data.demonstrations import Demonstrated
 from certirl.data.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
 from certirl.data.moments import Moments
 from certirl.data.simulator import Simulator
-from certirl.data.source import Pool, check_enough
+from certirl.data.source import Pool
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
 from certirl.fit.choose import Choice, as_asked, as_measured, cheapest, choose, places, widened
@@ -200,7 +200,7 @@ def _proved_by_program(asked: Request) -> Solution:
     learner = ProgramForm(case, choice, asked.settings.objective)
     if pools is None:
         least = least_budget(max(choice.columns))
-        check_enough(asked.samples, max(choice.columns), -(-4 * least // 3) if pilot else least)
+        asked.origin.check_enough(asked.samples, max(choice.columns), -(-4 * least // 3) if pilot else least)
         pools = _pools(asked, _places(asked, choice.components), case.design)
     outcome = _search(asked, learner, pools, asked.samples - pilot)
     (operators, criteria), recovery = outcome.learned.answer
@@ -334,8 +334,7 @@ def _proved_by_value(asked: Request) -> Solution:
     )
     _check_draws(asked)
     learner = ValueForm(case, asked)
-    if not asked.is_log:
-        check_enough(asked.samples, columns.size, max(40 * columns.size, 4 * learner.fewest))
+    asked.origin.check_enough(asked.samples, columns.size, max(40 * columns.size, 4 * learner.fewest))
     pools = _pools(asked, columns, case.design)
     outcome = _search(asked, learner, pools, asked.samples)
     return with_proof(outcome, asked)

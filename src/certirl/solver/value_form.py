@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from certirl.data.coverage import coverage
 from certirl.data.policy import Policy, as_policy, simulate, uniform_policy
 from certirl.data.simulator import terminal_of
-from certirl.data.source import Pool, Source
+from certirl.data.source import Logged, Pool
 from certirl.environments.planning import FINE, Plan, compare
 from certirl.fit.action_values import (
     RARELY,
@@ -117,9 +117,9 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         tried: try R out, on fresh states and by planning on R alone, as far as that is possible.
     """
     source, settings, policy, discount = asked.origin, asked.settings, asked.policy, asked.discount
-    simulator, watch = source.simulator, announcer(asked.progress)
+    watch = announcer(asked.progress)
     generator = source.generator(asked.rng, "solve_policy")
-    states = None if source.log is None else source.log.states
+    states = source.states
     basis = value_basis(asked.domain, source.periodic, states=states) if asked.basis is None else asked.basis
     periodic = source.periodic if asked.basis is None else basis.periodic_axes
     problem = ValueProblem(source, policy, discount, periodic, *source.terminal())
@@ -128,7 +128,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         model = estimate_effects(problem, basis, asked.samples, generator, settings.paired)
         watch(f"1 of {STAGES}: the effects of the actions are known at {len(model.effects):,} states", 1, STAGES)
         rows = comparisons(model.effects, policy, margin=settings.margin)
-        dynamics: Any = model.next_states if simulator is None else model.nearby
+        dynamics: Any = model.next_states if source.is_log else model.nearby
         is_lifted = False
         if problem.is_terminal is not None and settings.features is None:
             boxes = None
@@ -164,7 +164,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         elif is_lifted:
             lifted = fit_lifted_value(rows, **program)
             fit = lifted.fit
-        elif simulator is not None and model.by_next_states and isinstance(model.effects.basis, EndBasis):
+        elif not source.is_log and model.by_next_states and isinstance(model.effects.basis, EndBasis):
             prices = (SMOOTHNESS, 0.0) if settings.smoothness is None else (settings.smoothness,)
             fits = [fit_value(rows, **program | {"smoothness": price}) for price in prices]
             made = [_concluded(problem, model, rows, each, judged, None) for each in fits]
@@ -179,7 +179,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
             reason = Reason.SOLVER if failed else Reason.NO_FEATURES
             finding = (Reason.ALL_ALIKE if solution.stats.all_alike else reason).finding()
             solution = replace(solution, reward=None, witness=None).judged(finding)
-        elif tried and simulator is None:
+        elif tried and source.is_log:
             solution = _tried_in_a_model(solution, model, policy)
         elif tried:
             solution = try_out(solution, asked, rng=generator, known=model.nearby)
@@ -303,7 +303,7 @@ def _concluded(
 
 def _uncovered(problem: ValueProblem, model: EffectModel) -> float:
     """The share of the box where the effect of some action is extrapolated; a simulator is asked everywhere."""
-    if problem.source.log is None or model.log is None:
+    if not problem.source.is_log or model.log is None:
         return 0.0
     fitted = model.next_states if model.regression is None else model.regression
     assert fitted is not None
@@ -362,7 +362,7 @@ def _fresh(asked: Request, rows: int, known: Nearby | None, periodic: tuple[int,
         periodic: coordinates that are periodic.
         rng: the generator.
     """
-    simulator: Any = asked.origin.for_purpose("trials").simulator
+    simulator: Any = asked.origin.for_purpose("trials").data
     problem = ValueProblem(asked.origin, asked.policy, asked.discount, periodic, terminal_of(simulator))
     noiseless = known is not None and known.noiseless
     share, draws = 1.0 if known is not None else 0.75 if len(asked.domain) == 1 else 0.5, 1 if noiseless else DRAWS
@@ -391,7 +391,7 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
     assert value is not None
     if not trials:
         return solution
-    simulator: Any = asked.origin.for_purpose("trials").simulator
+    simulator: Any = asked.origin.for_purpose("trials").data
     follows = terminal_of(simulator) is not None or callable(getattr(simulator, "reward", None))
     followed = trials * (2 if known is None or known.noiseless else 3) // 4 if follows else 0
     drawn = trials - followed  # few, where the transitions of the answer are enough for a model with noise
@@ -584,7 +584,7 @@ class ValueForm:
 
     def learn(self, training: Pool) -> Learned:
         """A reward from the first training transitions; whatever it explains, a certificate says what is true of it."""
-        log = Source(log=training.log(MOST_FOR_A_REWARD))
+        log = Logged(training.log(MOST_FOR_A_REWARD))
         asked = replace(self._asked, source=log, policy=self.case.policy, rng=0, progress=False)
         solution = explain(asked, tried=self._asked.is_log)
         classes = (solution.basis,) if solution.basis.size <= MOST_REFUTED else ()
