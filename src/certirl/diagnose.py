@@ -1,0 +1,12 @@
+"""What data and a simulator can support, asked before a reward is."""
+
+from certirl.data.coverage import coverage
+from certirl.data.independence import find_components as components
+from certirl.data.independence import independent
+from certirl.fit.choose import diagnose_columns as columns
+
+__all__ = ["columns", "components", "coverage", "independent"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,10 @@
+"""Logs of episodes and tables: what makes `Transitions` of them."""
+
+from certirl.data.episodes import Episode, from_episodes
+from certirl.data.tables import read, stream
+
+__all__ = ["Episode", "from_episodes", "read", "stream"]
+
+
+def __dir__() -> list[str]:
+    return __all__

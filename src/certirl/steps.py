@@ -1,0 +1,12 @@
+"""The steps of `solve`, one by one: `sample` → `measure` → `estimate` → `bellman` → `recover`."""
+
+from certirl.data.moments import Moments, measure
+from certirl.data.simulator import sample
+from certirl.fit.bellman import bellman, estimate
+from certirl.fit.recover import recover
+
+__all__ = ["Moments", "bellman", "estimate", "measure", "recover", "sample"]
+
+
+def __dir__() -> list[str]:
+    return __all__

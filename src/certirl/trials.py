@@ -1,0 +1,9 @@
+"""Trials of a reward by rollouts of a simulator, which assume nothing of columns or tails."""
+
+from certirl.proof.rollout import rollout_check, scenario
+
+__all__ = ["rollout_check", "scenario"]
+
+
+def __dir__() -> list[str]:
+    return __all__
