@@ -34,7 +34,7 @@ def bins(problem: Problem, n: int, rng: int, count: int = 20) -> certirl.Reward 
 
     The densities are polynomials of degree 10 in s', so only that projection enters any margin (Proposition 1).
     """
-    data = certirl.sample(problem, basis=certirl.Legendre(1), samples=n, rng=rng)
+    data = certirl.steps.sample(problem, basis=certirl.Legendre(1), samples=n, rng=rng)
     edges = np.linspace(-1, 1, count + 1)
     P = []
     for action in range(problem.n_actions):
@@ -57,7 +57,7 @@ def bins(problem: Problem, n: int, rng: int, count: int = 20) -> certirl.Reward 
 
 def log(problem: Problem, n: int, rng: int, **way: bool) -> certirl.Reward | None:
     """The defaults of `solve` on data drawn in a given way."""
-    data = certirl.sample(problem, basis=LEGENDRE, samples=n, rng=rng, **way)
+    data = certirl.steps.sample(problem, basis=LEGENDRE, samples=n, rng=rng, **way)
     return certirl.solve(data, basis=LEGENDRE, discount=DISCOUNT, progress=False).reward
 
 

@@ -28,20 +28,20 @@ def case(dimension, factor, samples):
     problem = problems.whirl(dimension=dimension, noise=1.0)
     basis = product(*[Legendre(factor)] * dimension).on(problem.domain)
     few = samples // 3
-    training = certirl.sample(problem, basis=basis, samples=few, rng=1, design=True, paired=True)
-    fresh = certirl.sample(problem, basis=basis, samples=samples - few, rng=2, design=True, paired=True)
-    hard = certirl.sample(problem, basis=basis, samples=3_000, rng=3, design=True, paired=True)
+    training = certirl.steps.sample(problem, basis=basis, samples=few, rng=1, design=True, paired=True)
+    fresh = certirl.steps.sample(problem, basis=basis, samples=samples - few, rng=2, design=True, paired=True)
+    hard = certirl.steps.sample(problem, basis=basis, samples=3_000, rng=3, design=True, paired=True)
     times, marks = {}, [time.process_time()]
 
     def note(step):
         marks.append(time.process_time())
         times[step] = round(marks[-1] - marks[-2], 2)
 
-    moments = certirl.measure(training, basis=basis)
+    moments = certirl.steps.measure(training, basis=basis)
     note("moments")
-    criterion = certirl.bellman(certirl.estimate(moments), discount=0.7)
+    criterion = certirl.steps.bellman(certirl.steps.estimate(moments), discount=0.7)
     note("operators")
-    found = certirl.recover(criterion)
+    found = certirl.steps.recover(criterion)
     note("program")
     case = Case.of(0, basis.on(problem.domain), n_actions=problem.n_actions, discount=0.7, tail=problem.tail)
     surrogates = fit_surrogates(case, found.reward, training, moments=[moments]).surrogates
@@ -51,11 +51,11 @@ def case(dimension, factor, samples):
     certificate = conclude(case, surrogates, evidence, delta=0.05)
     note("bounds, the tail included")
     whole = round(marks[-1] - marks[0], 1)
-    short = certirl.bellman(certirl.estimate(hard, basis=basis), discount=0.7)
+    short = certirl.steps.bellman(certirl.steps.estimate(hard, basis=basis), discount=0.7)
     note("")
     rows = {}
     for objective in ("least-variance", "l1"):
-        rows[objective] = len(certirl.recover(short, objective=objective).states)
+        rows[objective] = len(certirl.steps.recover(short, objective=objective).states)
         note(f"program from 3,000 transitions, {objective}")
     del times[""]
     words = {

@@ -22,6 +22,7 @@ import harness
 from certirl.data.moments import LITTLE, accumulate
 from certirl.data.simulator import draw
 from certirl.data.transitions import Piece
+from certirl.functions.bases import Basis
 from certirl.ground.work import on
 from certirl.proof.case import Case
 from certirl.proof.sums import gather
@@ -47,7 +48,7 @@ class InMemory:
         return iter(self.held)
 
 
-def measure(basis: certirl.Basis, columns: int, paired: bool, pairs: int, repeats: int) -> dict[str, float]:
+def measure(basis: Basis, columns: int, paired: bool, pairs: int, repeats: int) -> dict[str, float]:
     """The best CPU seconds per million pairs of everything, taken in turn."""
     problem = certirl.problems.random_polynomial(seed=7)
     basis = basis.on(problem.domain)

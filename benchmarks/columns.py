@@ -63,9 +63,9 @@ class Push:
         return np.clip(states / 2 + (0.4, -0.4)[action] + self.std * rng.standard_normal(states.shape), -1, 1)
 
     @property
-    def tail(self) -> certirl.GaussianNoise:
+    def tail(self) -> certirl.dynamics.GaussianNoise:
         """What is declared."""
-        return certirl.GaussianNoise(std=np.full(2, self.std), slope=np.eye(2) / 2)
+        return certirl.dynamics.GaussianNoise(std=np.full(2, self.std), slope=np.eye(2) / 2)
 
 
 def towards_the_diagonal(states: Any) -> Any:

@@ -24,15 +24,15 @@ from certirl.ground.work import on
 def log_of(rows: int, actions: int = 3) -> certirl.Transitions:
     """A log of this many transitions in all, the same number of each action."""
     problem = certirl.problems.random_polynomial(seed=7, actions=actions)
-    return certirl.sample(problem, basis=certirl.Legendre(11), samples=rows // actions, rng=0)
+    return certirl.steps.sample(problem, basis=certirl.Legendre(11), samples=rows // actions, rng=0)
 
 
-def moments_of(log: certirl.Transitions, k: int, columns: int) -> certirl.Moments:
-    return certirl.measure(log, basis=certirl.Legendre(k), columns=columns, map=1)
+def moments_of(log: certirl.Transitions, k: int, columns: int) -> certirl.steps.Moments:
+    return certirl.steps.measure(log, basis=certirl.Legendre(k), columns=columns, map=1)
 
 
-def reward_of(moments: certirl.Moments) -> Recovery:
-    return certirl.recover(certirl.bellman(certirl.estimate(moments), discount=0.7))
+def reward_of(moments: certirl.steps.Moments) -> Recovery:
+    return certirl.steps.recover(certirl.steps.bellman(certirl.steps.estimate(moments), discount=0.7))
 
 
 def proof_of(log: certirl.Transitions, reward: Any, columns: int) -> certirl.Certificate:

@@ -32,7 +32,7 @@ def run(*, columns: tuple[int, ...] = (3, 9, 15), samples: int = 1_000_000, repe
         case = Case.of(0, basis.resized(k), n_actions=problem.n_actions, discount=DISCOUNT, tail=0.0)
         reward = certirl.Reward(basis, np.random.default_rng(0).normal(size=basis.size))
         ((surrogate,), _) = fit_surrogates(case, reward, draw(problem, basis, TRAINING, 0, paired=True))
-        log = certirl.sample(problem, basis=basis, samples=samples, rng=0)
+        log = certirl.steps.sample(problem, basis=basis, samples=samples, rng=0)
         steps[k], found[k] = partial(gather, [surrogate], log), len(log)
     seconds = harness.best_of(steps, repeats, harness.cpu_seconds)
     speed = {str(k): found[k] / seconds[k] / 1e6 for k in columns}

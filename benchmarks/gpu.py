@@ -20,9 +20,10 @@ import numpy as np
 
 import certirl
 import harness
-from certirl import paper
+from certirl import paper, steps
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
+from certirl.functions.bases import Basis
 from certirl.kernels import tensors
 from certirl.problems import PolynomialProblem, random_polynomial
 from certirl.problems.dynamics import NODES
@@ -58,7 +59,7 @@ def throughput(device: str, pairs: int) -> list[dict[str, Any]]:
             whole, _ = clock(lambda b=basis, n=n: accumulate(draw(problem, b, n // 2, 0), [(b, b)], n_actions=2))
             piece = next(iter(draw(problem, basis, min(n, tensors.PIECE), 0)))
 
-            def sums_alone(basis: certirl.Basis = basis, piece: Any = piece) -> Any:
+            def sums_alone(basis: Basis = basis, piece: Any = piece) -> Any:
                 sums = tensors.TensorSums([basis, basis], piece.states.device)
                 sums.add(piece.next_states[0], piece.states)
                 return sums.blocks(), sums.kernels
@@ -78,7 +79,7 @@ def throughput(device: str, pairs: int) -> list[dict[str, Any]]:
     return rows
 
 
-def deviations(problem: PolynomialProblem, basis: certirl.Basis, action: int) -> tuple[np.ndarray, np.ndarray]:
+def deviations(problem: PolynomialProblem, basis: Basis, action: int) -> tuple[np.ndarray, np.ndarray]:
     """Z and the standard deviation of one term of the mean form: both ``[k, k]``, by quadrature."""
     s, w = basis.quadrature(NODES[1])
     y, wy = np.polynomial.legendre.leggauss(NODES[1])
@@ -95,7 +96,7 @@ def large(device: str, pairs: int) -> dict[str, Any]:
     n = pairs // 2
     there = on_device(problem, device)
     timing, ((moments,),) = repeated(lambda: accumulate(draw(there, basis, n, 1), [(basis, basis)], n_actions=2), 3)
-    estimated, scores = certirl.estimate(moments, form="mean", deflate=False).Z, []
+    estimated, scores = steps.estimate(moments, form="mean", deflate=False).Z, []
     for action in range(2):
         Z, sd = deviations(problem, basis, action)
         scores.append((estimated[action] - Z)[1:] / (sd[1:] / np.sqrt(n)))

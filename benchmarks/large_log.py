@@ -5,7 +5,7 @@
 
 `certirl moments` is run as a command. On the cluster the busiest worker is killed once it has worked for a
 while; the moments must be the same to the last bit. A table of text, with episodes and actions by their names, is read
-in turn by `certirl.tables.read` and by `pandas.read_csv`, which knows nothing of episodes.
+in turn by `certirl.logs.read` and by `pandas.read_csv`, which knows nothing of episodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pandas as pd
 import psutil
 
 import harness
-from certirl import tables
+from certirl import logs
 from certirl.data.moments import load
 
 BUSY = 5.0  # CPU seconds after which a worker is in the middle of its work
@@ -68,9 +68,9 @@ def read_text(file: Path, rows: int, repeats: int = 3) -> dict[str, Any]:
     table = {"run": np.char.add("run ", (steps // 100).astype(str)), "step": steps % 100}
     table |= {"state": rng.uniform(-1, 1, rows), "action": rng.choice(["coast", "left", "right"], rows)}
     pd.DataFrame(table).to_csv(file, index=False)
-    readers = {"certirl.tables.read": lambda: tables.read(file, episode="run"), "pandas": lambda: pd.read_csv(file)}
+    readers = {"certirl.logs.read": lambda: logs.read(file, episode="run"), "pandas": lambda: pd.read_csv(file)}
     seconds = harness.best_of(readers, repeats, harness.cpu_seconds)
-    ratio = seconds["certirl.tables.read"] / seconds["pandas"]
+    ratio = seconds["certirl.logs.read"] / seconds["pandas"]
     return {"rows": rows, "MB": file.stat().st_size / 1e6, "CPU seconds": seconds, "times pandas": ratio}
 
 

@@ -30,12 +30,12 @@ def run(
     )
     for family in (certirl.Legendre, certirl.Chebyshev, certirl.Fourier):
         largest = family(max(sizes))
-        data = certirl.sample(problem, basis=largest, samples=samples, rng=0)
-        moments = certirl.measure(data, basis=largest)
+        data = certirl.steps.sample(problem, basis=largest, samples=samples, rng=0)
+        moments = certirl.steps.measure(data, basis=largest)
         for k in sizes:
-            criterion = certirl.bellman(certirl.estimate(moments.leading(k, k)), discount=0.7)
+            criterion = certirl.steps.bellman(certirl.steps.estimate(moments.leading(k, k)), discount=0.7)
             for objective in OBJECTIVES:
-                recover, ratio = partial(certirl.recover, criterion, objective=objective), math.nan
+                recover, ratio = partial(certirl.steps.recover, criterion, objective=objective), math.nan
                 times, answer = harness.clock(recover)
                 seconds = times["wall"]
                 if objective == "l1" and k <= largest_cover:

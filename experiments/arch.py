@@ -87,7 +87,7 @@ class System:
         goal: a reward for each component; the expert is the best policy under their sum.
         cells: along each coordinate, where bands are compared with exact values.
         switches: whether the expert's action depends on the state; if not it is action 0.
-        rate: 0 for affine drifts, as in `certirl.GaussianNoise`.
+        rate: 0 for affine drifts, as in `certirl.dynamics.GaussianNoise`.
         nodes: Gauss points of the quadrature along each coordinate.
         index: which products of the functions of coordinates are columns, as in `certirl.product`.
         tube: how far from a switch the expert is to be proved best; the default of `solve` if None.
@@ -118,9 +118,9 @@ class System:
         return np.clip(self.drift(states, action) + self.std * rng.standard_normal(states.shape), low, high)
 
     @property
-    def tail(self) -> certirl.GaussianNoise:
+    def tail(self) -> certirl.dynamics.GaussianNoise:
         """What is declared."""
-        return certirl.GaussianNoise(std=self.std, slope=self.slope, rate=self.rate)
+        return certirl.dynamics.GaussianNoise(std=self.std, slope=self.slope, rate=self.rate)
 
     def bases(self) -> list[Any]:
         """The columns of each component, on its box."""
@@ -591,7 +591,7 @@ def knowing(task: Sequence[Any]) -> dict[str, Any]:
     for samples in ATTEMPTS:
         used = time.process_time()
         found = certirl.solve(system, samples=samples, **asked)
-        declared, share = certirl.AffineGaussian(system.std[0]), delta / len(ATTEMPTS)
+        declared, share = certirl.dynamics.AffineGaussian(system.std[0]), delta / len(ATTEMPTS)
         certificate = certirl.certify(found, system, dynamics=declared, delta=share, samples=samples, **asked)
         if certificate.holds:
             break

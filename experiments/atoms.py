@@ -20,6 +20,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 import certirl
+from certirl.functions.bases import Basis
 from certirl.ground.domain import mesh
 
 ALONG = {1: 1601, 2: 65, 3: 21}  # states along each coordinate where a least value is looked for
@@ -35,7 +36,7 @@ def table(kind: str, t: np.ndarray, size: int) -> np.ndarray:
     return np.where(order % 2 == 1, np.sin(phase), np.cos(phase))
 
 
-def features(columns: certirl.Basis, states: Any) -> np.ndarray:
+def features(columns: Basis, states: Any) -> np.ndarray:
     """A basis of the span of the columns, the first function 1, without the library's own functions ``[n, k]``."""
     rows = np.asarray(states, dtype=float).reshape(-1, columns.dimension)
     low, high = np.array(columns.domain).T
@@ -48,7 +49,7 @@ def features(columns: certirl.Basis, states: Any) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def looked_at(columns: certirl.Basis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def looked_at(columns: Basis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A mesh dense where expansions swing, as angles and as states, and the features there."""
     low, high = _angles(columns)
     angles = mesh([np.linspace(a, b, ALONG[columns.dimension]) for a, b in zip(low, high, strict=True)])
@@ -56,7 +57,7 @@ def looked_at(columns: certirl.Basis) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return angles, states, features(columns, states)
 
 
-def least(columns: certirl.Basis, curves: np.ndarray) -> tuple[float, np.ndarray]:
+def least(columns: Basis, curves: np.ndarray) -> tuple[float, np.ndarray]:
     """The least value of several expansions ``[r, k]`` and its state ``[d]``, by a mesh and closer looks.
 
     It is a value at a state, so it is never below the true minimum: a lower bound above it is false.
@@ -77,19 +78,19 @@ def least(columns: certirl.Basis, curves: np.ndarray) -> tuple[float, np.ndarray
     return lowest, _states(columns, place[None])[0]
 
 
-def _angles(columns: certirl.Basis) -> tuple[np.ndarray, np.ndarray]:
+def _angles(columns: Basis) -> tuple[np.ndarray, np.ndarray]:
     around = np.array([kind == "Fourier" for kind in kinds_of(columns)])
     return np.where(around, -np.pi, 0.0), np.full(len(around), np.pi)
 
 
-def _states(columns: certirl.Basis, angles: np.ndarray) -> np.ndarray:
+def _states(columns: Basis, angles: np.ndarray) -> np.ndarray:
     around = np.array([kind == "Fourier" for kind in kinds_of(columns)])
     low, high = np.array(columns.domain).T
     t = np.where(around, angles / np.pi, -np.cos(angles))
     return np.clip((low + high) / 2 + (high - low) / 2 * t, low, high)
 
 
-def kinds_of(columns: certirl.Basis) -> list[str]:
+def kinds_of(columns: Basis) -> list[str]:
     """The family of each coordinate."""
     return [columns.kind] if columns.dimension == 1 else [factor.kind for factor in columns.factors]
 
@@ -106,7 +107,7 @@ class Mixture:
             laws, each action keeps its own.
     """
 
-    space: certirl.Basis
+    space: Basis
     atoms: np.ndarray
     weights: np.ndarray
     mirrored: bool = False
@@ -226,7 +227,7 @@ def some_atoms(rng: np.random.Generator, domain: Any, count: int) -> np.ndarray:
     return low + (high - low) * np.where(ends, t.round(), t)
 
 
-def shape(rng: np.random.Generator, columns: certirl.Basis) -> np.ndarray:
+def shape(rng: np.random.Generator, columns: Basis) -> np.ndarray:
     """An expansion with least value 0 and largest value 1: at random, of the highest degree alone, or a narrow dip."""
     k = columns.size
     if k == 1:
@@ -290,7 +291,7 @@ def some_ground(rng: np.random.Generator, domain: Any, *, rare: bool = False) ->
     return Ground(some_atoms(rng, domain, count), chances, value)
 
 
-def slow_ground(rng: np.random.Generator, space: certirl.Basis) -> Ground:
+def slow_ground(rng: np.random.Generator, space: Basis) -> Ground:
     """Atoms that the state hardly leaves, so that values last and errors add up over many steps; one coordinate.
 
     On an interval the chances are Bernstein's polynomials, whose operator keeps linear functions as they are; on a
@@ -317,9 +318,7 @@ def slow_ground(rng: np.random.Generator, space: certirl.Basis) -> Ground:
     return Ground(states, q / q.sum(), rng.normal(size=count), staying, float(rng.choice([0.5, 0.9, 0.99, 0.999])))
 
 
-def planned(
-    rng: np.random.Generator, ground: Ground, curves: np.ndarray, space: certirl.Basis
-) -> tuple[Mixture, float]:
+def planned(rng: np.random.Generator, ground: Ground, curves: np.ndarray, space: Basis) -> tuple[Mixture, float]:
     """Dynamics in which P_aV is ``size·curves_a`` but for a constant, and that size: as large as chances allow.
 
     Actions tilt the chances towards valuable atoms, w_j = q_j(1 + ε(s)(v_j − mean)), and away from others in directions
@@ -356,7 +355,7 @@ def planned(
 
 
 def against_one(
-    rng: np.random.Generator, ground: Ground, space: certirl.Basis, *, actions: int, expert: int, lowest: float
+    rng: np.random.Generator, ground: Ground, space: Basis, *, actions: int, expert: int, lowest: float
 ) -> tuple[Mixture, np.ndarray]:
     """Dynamics in which the least advantage of one action is ``lowest`` of the largest, and V at the atoms.
 
@@ -374,7 +373,7 @@ def against_one(
 
 
 def by_program(
-    rng: np.random.Generator, space: certirl.Basis, *, actions: int, expert: int, lowest: float
+    rng: np.random.Generator, space: Basis, *, actions: int, expert: int, lowest: float
 ) -> tuple[Mixture, np.ndarray]:
     """Random chances, and V by a linear program: the largest least advantage, then spoiled until it is ``lowest``.
 
@@ -440,7 +439,7 @@ class Pieces:
         return np.abs(np.asarray(states).reshape(-1, 1) - self.switches).min(axis=1, initial=np.inf)
 
 
-def greedy(space: certirl.Basis, curves: np.ndarray) -> Pieces:
+def greedy(space: Basis, curves: np.ndarray) -> Pieces:
     """The expert who takes the action whose curve is highest, its switches found by bisection."""
     ((low, high),) = space.domain
     grid = np.linspace(low, high, 2001)
@@ -511,7 +510,7 @@ class Disc:
         return np.abs(np.linalg.norm(states - self.centre, axis=1) - self.radius)
 
 
-def fitted(space: certirl.Basis, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def fitted(space: Basis, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """The coefficients of a function that lies in the space."""
     _, states, phi = looked_at(space)
     return np.linalg.lstsq(phi, function(states), rcond=None)[0]
@@ -539,6 +538,6 @@ def by_nearest(atoms: np.ndarray, values: np.ndarray, domain: Any) -> Callable[[
     return reward
 
 
-def as_expansion(basis: certirl.Basis, atoms: np.ndarray, values: np.ndarray) -> certirl.Reward:
+def as_expansion(basis: Basis, atoms: np.ndarray, values: np.ndarray) -> certirl.Reward:
     """The shortest expansion with these values at the atoms."""
     return certirl.Reward(basis, np.linalg.lstsq(basis.values(atoms), values, rcond=None)[0])

@@ -33,8 +33,10 @@ import numpy as np
 import atoms
 import certirl
 import study
+from certirl import trials
 from certirl.data.simulator import draw
 from certirl.data.source import as_source
+from certirl.functions.bases import Basis
 from certirl.functions.components import SumBasis, as_components
 from certirl.functions.inequalities import binomial_interval
 from certirl.functions.reward import bounded
@@ -90,17 +92,17 @@ def some_samples(rng: np.random.Generator, fewest: int, most: float) -> int:
     return int(10 ** max(rng.uniform(np.log10(least), most, 2))) if least < 10**most else least
 
 
-def some_columns(rng: np.random.Generator, most: int) -> certirl.Basis:
+def some_columns(rng: np.random.Generator, most: int) -> Basis:
     """A family of one coordinate, on some interval."""
     family = (certirl.Legendre, certirl.Fourier, certirl.Chebyshev)[rng.integers(3)]
     return family(int(rng.integers(1, most + 1))).on((DOMAINS[rng.integers(len(DOMAINS))],))
 
 
-def some_box(rng: np.random.Generator, dimension: int) -> certirl.Basis:
+def some_box(rng: np.random.Generator, dimension: int) -> Basis:
     """Products of polynomials and waves."""
     index = str(rng.choice(["total", "full"]))
     most = 5 if dimension == 2 and index == "total" else 4 if dimension == 2 else 3
-    factors: list[certirl.Basis] = [certirl.Legendre(int(rng.integers(2, most + 1))) for _ in range(dimension)]
+    factors: list[Basis] = [certirl.Legendre(int(rng.integers(2, most + 1))) for _ in range(dimension)]
     if rng.random() < 0.3:
         factors[0] = certirl.Fourier(3)
     if rng.random() < 0.2:
@@ -110,7 +112,7 @@ def some_box(rng: np.random.Generator, dimension: int) -> certirl.Basis:
 
 
 def some_reward(
-    rng: np.random.Generator, mixture: atoms.Mixture, values: np.ndarray, columns: certirl.Basis
+    rng: np.random.Generator, mixture: atoms.Mixture, values: np.ndarray, columns: Basis
 ) -> tuple[Any, dict[str, Any], str, float]:
     """A reward with these values at the atoms but for scale and offset; keywords for `certify`, its form, its scale.
 
@@ -145,7 +147,7 @@ def some_reward(
 
 
 def some_source(
-    rng: np.random.Generator, mixture: atoms.Mixture, columns: certirl.Basis, samples: int
+    rng: np.random.Generator, mixture: atoms.Mixture, columns: Basis, samples: int
 ) -> tuple[Any, dict[str, Any], str]:
     """The simulator, asked in one of three ways, or a log: of states near the ends, in a cluster, at few places."""
     kind = str(rng.choice(["simulator", "paired", "unpaired", "log", "log, ends", "log, cluster", "log, few places"]))
@@ -157,7 +159,7 @@ def some_source(
 
 
 def some_log(
-    rng: np.random.Generator, mixture: atoms.Mixture, columns: certirl.Basis, samples: int, kind: str
+    rng: np.random.Generator, mixture: atoms.Mixture, columns: Basis, samples: int, kind: str
 ) -> certirl.Transitions:
     """A log of independent rows; some actions are taken more often than others."""
     count, A = samples * mixture.n_actions, mixture.n_actions
@@ -181,7 +183,7 @@ def some_log(
 
 
 def some_dynamics(
-    rng: np.random.Generator, space: certirl.Basis, *, actions: int, expert: int, low: float
+    rng: np.random.Generator, space: Basis, *, actions: int, expert: int, low: float
 ) -> tuple[atoms.Mixture, np.ndarray, str]:
     """Dynamics, V at the atoms, and how they were made."""
     kind = str(rng.choice(["planned", "rare", "slow", "program"], p=[0.3, 0.2, 0.3, 0.2]))
@@ -278,7 +280,7 @@ def at_points(
     source: Any,
     *,
     expert: Any,
-    columns: certirl.Basis,
+    columns: Basis,
     discount: float,
     delta: float,
     rng: int,
@@ -304,8 +306,8 @@ def certified_constant(
     rng: np.random.Generator,
     kind: str,
     task: dict[str, Any],
-    columns: certirl.Basis,
-    space: certirl.Basis,
+    columns: Basis,
+    space: Basis,
     actions: int,
     least: int,
     most: float,
@@ -348,7 +350,7 @@ class Together:
 def some_sum(rng: np.random.Generator, discount: float, low: float) -> tuple[Together, list[Any], list[np.ndarray]]:
     """Components, their columns and the values at their atoms; the last one cancels the advantage of the others."""
     actions, count = int(rng.integers(2, 4)), int(rng.integers(2, 4))
-    spaces: list[certirl.Basis] = [
+    spaces: list[Basis] = [
         (certirl.Legendre, certirl.Fourier)[rng.integers(2)](int(rng.integers(1, 6))).on(((-1.0, 1.0),))
         for _ in range(count)
     ]
@@ -414,7 +416,7 @@ def judge_sum(seed: int) -> dict[str, Any]:
 # --- experts who switch ----------------------------------------------------------------------------------------------
 
 
-def some_policy(rng: np.random.Generator) -> tuple[certirl.Basis, np.ndarray, atoms.Pieces, float, str] | None:
+def some_policy(rng: np.random.Generator) -> tuple[Basis, np.ndarray, atoms.Pieces, float, str] | None:
     """Columns, curves of the actions, an expert, its tube and its kind; None if the draw gave no such expert.
 
     The expert takes the highest curve; or moves a switch, by more than the tube or by less; or misses a piece; or mixes
@@ -464,7 +466,7 @@ def some_policy(rng: np.random.Generator) -> tuple[certirl.Basis, np.ndarray, at
 
 
 def where_it_errs(
-    rng: np.random.Generator, ground: atoms.Ground, space: certirl.Basis, curves: np.ndarray, expert: atoms.Pieces
+    rng: np.random.Generator, ground: atoms.Ground, space: Basis, curves: np.ndarray, expert: atoms.Pieces
 ) -> atoms.Ground:
     """The ground with its likeliest atom, or all atoms, moved to states where the expert errs."""
     ((low, high),) = space.domain
@@ -586,7 +588,7 @@ def certified_box_policy(
     rng: np.random.Generator,
     kind: str,
     task: dict[str, Any],
-    columns: certirl.Basis,
+    columns: Basis,
     most: float,
     prove: Callable[..., Any] = certirl.certify,
 ) -> dict[str, Any]:
@@ -858,7 +860,7 @@ def judge_scenario(seed: int) -> dict[str, Any]:
     record = task | {"n": samples, "source": str(keywords["paired"]), "form": "jumps, declared", "made": "planned"}
 
     def work() -> dict[str, Any]:
-        found = certirl.scenario(reward, mixture, **keywords, **task)
+        found = trials.scenario(reward, mixture, **keywords, **task)
         below = float((margins < found.margin - SLACK * true.span).mean())
         return {
             "holds": found.holds,

@@ -22,6 +22,7 @@ import certirl
 import judging
 import study
 from certirl import problems, product
+from certirl.functions.bases import Basis
 from certirl.ground.domain import mesh
 from certirl.problems import Problem
 
@@ -40,7 +41,7 @@ GRID = 31  # cells along each coordinate of the fine-grid MDP
 ALWAYS = {"expert": 0, "progress": False, "map": 1}  # of every certificate
 
 
-def a_problem(seed: int) -> tuple[Problem, certirl.Basis, float, int]:
+def a_problem(seed: int) -> tuple[Problem, Basis, float, int]:
     """One of four kinds in turn, with random settings: problem, columns, discount, transitions per action."""
     rng = np.random.default_rng([seed, 1])
     discount, kind = float(rng.choice([0.3, 0.5, 0.7])), seed % 10
@@ -100,8 +101,8 @@ def judge(seed: int) -> list[dict[str, Any]]:
     """A reward from the exact operators, perhaps spoiled; several certificates of it, compared with the truth."""
     problem, columns, discount, samples = a_problem(seed)
     rng = np.random.default_rng([seed, 2])
-    exact = certirl.bellman(problem.operators(columns), discount=discount)
-    reward, spoil = certirl.recover(exact).reward, bool(rng.random() < 0.3)
+    exact = certirl.steps.bellman(problem.operators(columns), discount=discount)
+    reward, spoil = certirl.steps.recover(exact).reward, bool(rng.random() < 0.3)
     if reward is None:
         return []
     if spoil:

@@ -25,6 +25,7 @@ import study
 from certirl import paper
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
+from certirl.functions.bases import Basis
 from certirl.problems import PolynomialProblem, Problem
 from certirl.proof.case import Case
 from certirl.proof.certificate import conclude
@@ -57,7 +58,7 @@ def nearly_degenerate(seed: int) -> PolynomialProblem:
     return PolynomialProblem(f"nearly degenerate {seed}", centre, edge)
 
 
-def a_problem(seed: int) -> tuple[Problem, certirl.Basis, int, float]:
+def a_problem(seed: int) -> tuple[Problem, Basis, int, float]:
     """One of five kinds in turn, with random settings: problem, basis, columns, discount."""
     rng = np.random.default_rng([seed, 1])
     discount = float(rng.choice([0.5, 0.7, 0.9]))
@@ -92,7 +93,7 @@ def judge(seed: int) -> dict[str, Any] | None:
         noise = judging.noise_of(reward, rng)
         reward = judging.barely_wrong(reward, noise, lambda r: [problem.margins(r, grid, discount=discount)])
     placed = basis.on(problem.domain)
-    data = certirl.sample(problem, basis=placed, samples=60_000, rng=rng, design=True, paired=paired)
+    data = certirl.steps.sample(problem, basis=placed, samples=60_000, rng=rng, design=True, paired=paired)
     given = {"discount": discount, "expert": 0, "columns": placed.resized(columns)}
     found = certify(reward, data, delta=delta, tail=problem.tail, rng=rng, **given)
     truth = problem.true_margin(reward, discount=discount)
@@ -156,8 +157,8 @@ def attempt(problem: Problem, n: int, rng: np.random.Generator, **variant: Any) 
     training = list(draw(problem, columns, int(share * n), rng.spawn(1)[0], **way))
     basis = columns.resized(11)
     ((moments,),) = accumulate(training, [(basis, columns)], n_actions=problem.n_actions)
-    criterion = certirl.bellman(certirl.estimate(moments), discount=0.7)
-    reward = certirl.recover(criterion, objective=variant.get("objective", "least-variance")).reward
+    criterion = certirl.steps.bellman(certirl.steps.estimate(moments), discount=0.7)
+    reward = certirl.steps.recover(criterion, objective=variant.get("objective", "least-variance")).reward
     if reward is None:
         return False
     case = Case.of(0, columns, n_actions=problem.n_actions, discount=0.7, tail=0)

@@ -57,7 +57,7 @@ FAST = Arguments(
 def exact(problem: Any) -> Pair:
     """Components and criteria from the exact operators."""
     parts = as_components(problem.components, BASIS, problem.domain)
-    return parts, [certirl.bellman(part.operators(BASIS, COLUMNS), discount=DISCOUNT) for part in problem.parts]
+    return parts, [certirl.steps.bellman(part.operators(BASIS, COLUMNS), discount=DISCOUNT) for part in problem.parts]
 
 
 def estimated(problem: Any, samples: int, rng: int) -> Pair:
@@ -66,7 +66,7 @@ def estimated(problem: Any, samples: int, rng: int) -> Pair:
     stream = draw(problem, SumBasis(parts), samples, rng, design=True, paired=True)
     pairs, views = [(part.basis, part.basis.resized(COLUMNS)) for part in parts], [part.coordinates for part in parts]
     moments = accumulate(stream, pairs, n_actions=problem.n_actions, views=views)
-    return parts, [certirl.bellman(estimate(own), discount=DISCOUNT) for (own,) in moments]
+    return parts, [certirl.steps.bellman(estimate(own), discount=DISCOUNT) for (own,) in moments]
 
 
 def solvable(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
@@ -77,10 +77,10 @@ def solvable(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
         for seed in range(arguments.problems):
             problem = certirl.problems.factorised(seed=seed, components=size)
             parts, criteria = exact(problem)
-            found = certirl.recover(criteria, components=parts)
+            found = certirl.steps.recover(criteria, components=parts)
             joint += found.status == "solved"
             conflicts += found.status == "infeasible" and found.witness.residual < 1e-7
-            alone += all(certirl.recover(criterion).status == "solved" for criterion in criteria)
+            alone += all(certirl.steps.recover(criterion).status == "solved" for criterion in criteria)
             wrong += found.reward is not None and problem.true_margin(found.reward, discount=DISCOUNT) <= 0
         table[str(size)] = {
             "problems": arguments.problems,
@@ -102,7 +102,7 @@ def timed(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
             for objective, taken in seconds.items():
                 with threadpool_limits(1):
                     start = time.process_time()
-                    certirl.recover(criteria, components=parts, objective=objective)
+                    certirl.steps.recover(criteria, components=parts, objective=objective)
                     taken.append(time.process_time() - start)
         table[str(size)] = {name: [float(np.median(taken)), max(taken)] for name, taken in seconds.items()}
     return table
@@ -195,8 +195,8 @@ def judge(seed: int) -> dict[str, Any] | None:
     pairs = [(part.basis, space) for part, space in zip(parts, spaces, strict=True)]
     views = [part.coordinates for part in parts]
     moments = [own for (own,) in accumulate(drawn[0], pairs, n_actions=3, views=views)]
-    criteria = [certirl.bellman(estimate(own), discount=discount) for own in moments]
-    found = certirl.recover(criteria, components=parts, objective=("least-variance", "l1")[int(rng.integers(2))])
+    criteria = [certirl.steps.bellman(estimate(own), discount=discount) for own in moments]
+    found = certirl.steps.recover(criteria, components=parts, objective=("least-variance", "l1")[int(rng.integers(2))])
     if found.reward is None:
         return None
     reward = barely_wrong(problem, found.reward, discount, rng) if spoil else found.reward

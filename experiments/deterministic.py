@@ -52,7 +52,7 @@ def trial(task: Sequence[Any]) -> dict[str, Any]:
     if kind == "learned":
         value = certirl.solve(simulator, expert=expert, discount=discount, rng=seed, progress=False)
     start, used = time.perf_counter(), time.process_time()
-    declared = certirl.Deterministic(points=points, refine=refine)
+    declared = certirl.dynamics.Deterministic(points=points, refine=refine)
     proof = certirl.certify(value, simulator, expert=expert, dynamics=declared, rng=seed)
     seconds, processor = time.perf_counter() - start, time.process_time() - used
     with TemporaryDirectory() as folder:

@@ -72,12 +72,12 @@ def cost(task: list[Any]) -> dict[str, Any] | None:
     basis, simulator = product(*[certirl.Legendre(factor)] * dimension, index=index), Turning(dimension)
     if basis.size > most:
         return None
-    data = certirl.sample(simulator, basis=basis, samples=samples, rng=seed, design=True, paired=True)
+    data = certirl.steps.sample(simulator, basis=basis, samples=samples, rng=seed, design=True, paired=True)
     with one_blas_thread, on(1):
         start = time.process_time()
-        operators = certirl.estimate(data, basis=basis)
+        operators = certirl.steps.estimate(data, basis=basis)
         middle = time.process_time()
-        found = certirl.recover(certirl.bellman(operators, discount=0.7))
+        found = certirl.steps.recover(certirl.steps.bellman(operators, discount=0.7))
         end = time.process_time()
     return {
         "d": dimension,

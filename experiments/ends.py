@@ -208,7 +208,7 @@ def logged(name: str, simulator: Any, expert: Any, seed: int) -> certirl.Transit
         for number, (policy, count) in enumerate(zip((None, interrupted, expert), EPISODES[name], strict=True))
         for episode in certirl.gym.rollouts(name, policy, episodes=count, rng=10 * seed + number)
     ]
-    return certirl.from_episodes(played, domain=simulator.domain, n_actions=simulator.n_actions, outside=OUTSIDE)
+    return certirl.logs.from_episodes(played, domain=simulator.domain, n_actions=simulator.n_actions, outside=OUTSIDE)
 
 
 def trip(task: list[Any]) -> dict[str, Any]:

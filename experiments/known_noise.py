@@ -20,6 +20,7 @@ from scipy.stats import norm
 
 import certirl
 import study
+from certirl import dynamics
 
 LEAST, MOST, STEP = 200, 2_000_000, 1.25
 
@@ -123,11 +124,11 @@ def measure(name: str) -> dict[str, Any]:
     reward = certirl.Reward(certirl.Cells((1001,), box=system.domain), values)
     expert: Any = 0 if cut is None else lambda states: chosen(states[:, 0])
     problem: dict[str, Any] = {"discount": discount, "expert": expert}
-    noise = certirl.GaussianNoise(std=system.std, slope=float(system.theta[:, 1].max()))
+    noise = dynamics.GaussianNoise(std=system.std, slope=float(system.theta[:, 1].max()))
     columns = next(basis for k in range(5, 60) if noise.number(basis := certirl.Legendre(k, system.domain[0])) < 2e-5)
 
     def known(samples: int, rng: int) -> bool:
-        asked: dict[str, Any] = {"dynamics": certirl.AffineGaussian(system.std), "samples": samples, "rng": rng}
+        asked: dict[str, Any] = {"dynamics": dynamics.AffineGaussian(system.std), "samples": samples, "rng": rng}
         proof = certirl.certify(reward, system, **asked, **problem)
         return bool(proof.holds)
 
@@ -189,7 +190,7 @@ def judge(seed: int) -> dict[str, Any]:
     reward = certirl.Reward(certirl.Cells((201,), box=((-1, 1),)), right + weight * wrong)
     in_order = bool(rng.random() < 0.4)
     draws = {} if in_order else {"samples": samples, "rng": seed}
-    settings: dict[str, Any] = {"dynamics": certirl.AffineGaussian(std, cells=400), "discount": discount}
+    settings: dict[str, Any] = {"dynamics": dynamics.AffineGaussian(std, cells=400), "discount": discount}
     settings["tube"] = tube if switching else None
     source = system.trajectory(samples, rng) if in_order else system
     proof = certirl.certify(reward, source, expert=lambda states: chosen(states[:, 0]), delta=0.05, **settings, **draws)

@@ -149,7 +149,7 @@ def lander_log(seed: int) -> Any:
     rng, every = np.random.default_rng([seed, 8]), []
     for errors in (0.0, 1.0, 0.4):
         every += landings(heuristic, rng.integers(2**31, size=100).tolist(), errors=errors, rng=rng)
-    return certirl.from_episodes(every, n_actions=4)
+    return certirl.logs.from_episodes(every, n_actions=4)
 
 
 TASKS: dict[str, Any] = {

@@ -255,7 +255,7 @@ def measured(task: list[Any]) -> dict[str, Any]:
     problem, columns = comfort(), certirl.Legendre(15)
     source: Any = problem.dynamics
     if not beside:  # a log whose states were drawn without a thought of switches
-        source = certirl.sample(source, basis=columns, samples=samples, rng=0, design=True, paired=True)
+        source = certirl.steps.sample(source, basis=columns, samples=samples, rng=0, design=True, paired=True)
     given = {"expert": problem.expert, "discount": problem.discount, "tail": problem.dynamics.tail, "tube": TUBE}
     drawn = {"samples": samples, "paired": True} if beside else {}
     proof: Any = certirl.certify(problem.reward, source, columns=columns, rng=0, **drawn, **given)

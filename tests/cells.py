@@ -10,5 +10,5 @@ def prove(simulator, expert=None, *, value=None, reward=None, discount=None, **d
         declared["value"] = value
     elif not hasattr(value, "value"):
         value = certirl.planning.ValueReward(value, simulator, discount)
-    asked = {"expert": expert, "discount": discount, "dynamics": certirl.Deterministic(**declared)}
+    asked = {"expert": expert, "discount": discount, "dynamics": certirl.dynamics.Deterministic(**declared)}
     return certirl.certify(value if reward is None else reward, simulator, **asked)

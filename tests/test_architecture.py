@@ -62,7 +62,7 @@ def room_of(module: str) -> str:
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE))[:-3])
 def test_imports_go_to_rooms_above(path):
-    if path == PACKAGE / "__init__.py":
+    if path.parent == PACKAGE and path.stem != "__main__":  # names for users
         return
     room = room_of("certirl." + str(path.relative_to(PACKAGE)).removesuffix(".py").replace("/", "."))
     assert room in ROOMS, f"{room} is not in the list of rooms"
@@ -108,7 +108,7 @@ for name in dir(certirl):
     print(name, getattr(value, "__module__", None) or getattr(value, "__name__", "certirl"))
 """
     lines = dict(line.split() for line in run(code).splitlines())
-    assert 30 <= len(lines) <= 50
+    assert 25 <= len(lines) <= 36  # of them eleven namespaces
     assert [name for name in lines if name.startswith("_")] == ["__version__"]
     assert {name for name, module in lines.items() if module.split(".")[0] != "certirl"} == set()
 

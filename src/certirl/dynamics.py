@@ -1,8 +1,8 @@
 """What is known of the dynamics beyond the data: it chooses the theorem by which a reward is certified.
 
-    certirl.certify(reward, source, columns=13, tail=GaussianNoise(1.5), ...)   # the next state has a smooth density
-    certirl.certify(reward, source, dynamics=AffineGaussian(...), ...)          # drift and noise are known exactly
-    certirl.certify(reward, source, dynamics=Deterministic(...), ...)           # there is no noise
+certirl.certify(reward, source, columns=13, tail=GaussianNoise(1.5), ...)   # the next state has a smooth density
+certirl.certify(reward, source, dynamics=AffineGaussian(...), ...)          # drift and noise are known exactly
+certirl.certify(reward, source, dynamics=Deterministic(...), ...)           # there is no noise
 """
 
 from certirl.proof.cells import Deterministic
@@ -10,7 +10,16 @@ from certirl.proof.densities import tail_from_density
 from certirl.proof.known_noise import AffineGaussian
 from certirl.proof.tails import AdditiveNoise, GaussianNoise, LaplaceNoise, Smooth, UniformNoise
 
-__all__ = ["AdditiveNoise", "AffineGaussian", "Deterministic", "GaussianNoise", "LaplaceNoise", "Smooth", "UniformNoise", "tail_from_density"]
+__all__ = [
+    "AdditiveNoise",
+    "AffineGaussian",
+    "Deterministic",
+    "GaussianNoise",
+    "LaplaceNoise",
+    "Smooth",
+    "UniformNoise",
+    "tail_from_density",
+]
 
 
 def __dir__() -> list[str]:

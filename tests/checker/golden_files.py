@@ -54,7 +54,7 @@ def _height(states):
 
 
 def _known_noise(source, reward=_height, **changes):
-    asked = {"dynamics": certirl.AffineGaussian(0.3, cells=30), "discount": 0.7, "expert": 0} | changes
+    asked = {"dynamics": certirl.dynamics.AffineGaussian(0.3, cells=30), "discount": 0.7, "expert": 0} | changes
     return certirl.certify(reward, source, **asked)
 
 
@@ -73,7 +73,7 @@ def _table(count=40):
     log = _steps(count)
     columns = {"state": log.states[:, 0], "action": log.actions, "next_state": log.next_states[:, 0]}
     np.savez("steps.npz", **columns)
-    return certirl.tables.stream("steps.npz", domain=Line.domain)
+    return certirl.logs.stream("steps.npz", domain=Line.domain)
 
 
 def _solve(source, **changes):
@@ -121,8 +121,8 @@ MAKERS = {kind.replace(" ", "-"): lambda kind=kind: saved_records.saved(kind) fo
     "solution-policy": lambda: _solve(Shore(), expert=_switch, samples=4000, basis=certirl.Legendre(5)),
     "solution-features": _features,
     "solution-infeasible": lambda: _solve(saved_records.MIDDLE, basis=certirl.Legendre(2), columns=2, samples=2000),
-    "moments": lambda: certirl.measure(_steps(40), basis=certirl.Legendre(3)),
-    "moments-file": lambda: certirl.measure(_table(), basis=certirl.Legendre(3)),
+    "moments": lambda: certirl.steps.measure(_steps(40), basis=certirl.Legendre(3)),
+    "moments-file": lambda: certirl.steps.measure(_table(), basis=certirl.Legendre(3)),
     "reward-product": lambda: _reward(certirl.product(certirl.Legendre(3), certirl.Fourier(3)).on(BOX)),
     "reward-sigmoids": lambda: _reward(_sigmoids()),
     "reward-cells": lambda: _reward(certirl.Cells((4, 3), (0,), BOX)),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import Legendre, product
+from certirl import Legendre, dynamics, product, steps
 from certirl.data.policy import CELLS_ALONG
 from certirl.proof.case import CASES, DECLARED, REFUSED, table
 from checker.saved_records import (
@@ -159,13 +159,13 @@ def _declared(declared, case):
     more = {CASES[0]: {"periodic": (0,)}, CASES[1]: {"terminal": _ended}}.get(case, {})
     source = Still(coordinates, noise, **more)
     if case == CASES[3]:
-        source = certirl.sample(source, basis=product(*[LINE] * coordinates), samples=100, rng=0)
+        source = steps.sample(source, basis=product(*[LINE] * coordinates), samples=100, rng=0)
     asked = {"discount": 0.7, "expert": _mixes if case == CASES[2] else 0, "rng": 0}
     if declared == "columns":
         return climb, source, asked | {"columns": product(*[LINE] * coordinates), "tail": 0}
     if declared == "AffineGaussian":
-        return climb, source, asked | {"dynamics": certirl.AffineGaussian(0.3)}
-    asked["dynamics"] = certirl.Deterministic(0.5 * np.eye(coordinates), points=11)
+        return climb, source, asked | {"dynamics": dynamics.AffineGaussian(0.3)}
+    asked["dynamics"] = dynamics.Deterministic(0.5 * np.eye(coordinates), points=11)
     return certirl.planning.ValueReward(climb, source, 0.7), source, asked
 
 
@@ -183,7 +183,7 @@ def test_a_case_that_a_declaration_lacks_is_refused_with_those_that_have_it(decl
         certirl.certify(reward, source, **asked)
 
 
-@pytest.mark.parametrize("declared", [certirl.AffineGaussian(0.3), certirl.Deterministic(0.5, points=11)])
+@pytest.mark.parametrize("declared", [dynamics.AffineGaussian(0.3), dynamics.Deterministic(0.5, points=11)])
 def test_settings_without_use_to_a_declaration_are_refused(declared):
     for name, value in {"columns": LINE, "tail": 0, "reward_range": (0, 1), "paired": True}.items():
         sentence = rf"dynamics={type(declared).__name__}\(…\) has no use for {name}: leave {name} out"

@@ -44,7 +44,7 @@ def source_of(expert, dimension, source):
     coins = Coins(*(constant if expert == "constant" else policy), dimension)
     if source == "simulator":
         return coins
-    return certirl.sample(coins, basis=product(*[Legendre(3)] * dimension), samples=8_000, rng=1)
+    return certirl.steps.sample(coins, basis=product(*[Legendre(3)] * dimension), samples=8_000, rng=1)
 
 
 def solved(expert, dimension, components, source):

@@ -19,7 +19,7 @@ from pages import ROOT
 from surface import methods, surface
 
 PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
-NAMESPACES = [name for name in certirl.__all__ if name in certirl._NAMESPACES]
+NAMESPACES = [name for name, module in certirl._MODULES.items() if module.count(".") < 2]
 
 
 def documented():

@@ -18,7 +18,7 @@ SQUARE = ((-1.0, 1.0), (-1.0, 1.0))
 
 def exact(problem, basis, columns, discount):
     """The reward that the exact operators lead to."""
-    return certirl.recover(certirl.bellman(problem.operators(basis, columns), discount=discount)).reward
+    return certirl.steps.recover(certirl.steps.bellman(problem.operators(basis, columns), discount=discount)).reward
 
 
 def polynomial(seed, **asked):
@@ -71,8 +71,8 @@ def switching_whirl():
 def components():
     problem = problems.factorised(seed=0, components=3)
     parts = as_components(problem.components, Legendre(11), problem.domain)
-    criteria = [certirl.bellman(part.operators(Legendre(11), 3), discount=0.7) for part in problem.parts]
-    reward = certirl.recover(criteria, components=parts).reward
+    criteria = [certirl.steps.bellman(part.operators(Legendre(11), 3), discount=0.7) for part in problem.parts]
+    reward = certirl.steps.recover(criteria, components=parts).reward
     return problem, reward, {"expert": 0, "discount": 0.7, "columns": Legendre(3), "tail": 0}
 
 

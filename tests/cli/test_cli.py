@@ -31,7 +31,7 @@ def test_demo_solves_prints_and_draws(folder, capsys):
 
 
 def test_solve_reads_a_table_and_writes_reward_and_picture(folder, capsys):
-    data = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=5_000, rng=0)
+    data = certirl.steps.sample(PROBLEM, basis=certirl.Legendre(3), samples=5_000, rng=0)
     table = np.column_stack([data.states, data.actions, data.next_states])
     np.savetxt("log.csv", table, delimiter=",", header="state,action,next_state", comments="")
     assert main(["solve", "log.csv", "--discount", "0.7", "--domain", "-1", "1", "--basis", "legendre"]) == 0
@@ -49,7 +49,7 @@ def test_solve_reads_a_table_and_writes_reward_and_picture(folder, capsys):
 
 def test_solve_takes_an_interval_for_each_coordinate(folder, capsys):
     problem, basis = certirl.problems.whirl(noise=1.0), certirl.product(certirl.Legendre(3), certirl.Legendre(3))
-    data = certirl.sample(problem, basis=basis, samples=4_000, rng=0, design=True)
+    data = certirl.steps.sample(problem, basis=basis, samples=4_000, rng=0, design=True)
     table = np.column_stack([data.states, data.actions, data.next_states])
     header = "state_0,state_1,action,next_state_0,next_state_1"
     np.savetxt("log.csv", table, delimiter=",", header=header, comments="")
@@ -61,7 +61,7 @@ def test_solve_takes_an_interval_for_each_coordinate(folder, capsys):
 
 
 def test_solve_without_a_domain_says_where_it_came_from(folder, capsys):
-    data = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=2_000, rng=0)
+    data = certirl.steps.sample(PROBLEM, basis=certirl.Legendre(3), samples=2_000, rng=0)
     np.savez("log.npz", states=data.states, actions=data.actions, next_states=data.next_states)
     assert main(["solve", "log.npz", "--discount", "0.7", "--plot", ""]) == 0
     assert "taken from the data" in capsys.readouterr().out

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl import dynamics, logs
 from certirl.cli import main, verbs
 from certirl.cli.parsing import CODES, build
 from certirl.show.charts import certificate_charts
@@ -75,7 +76,7 @@ def test_a_proof_is_code_0_and_is_checked_and_certified_again(folder, capsys):
     assert verdict["verdict"] == "confirmed" and 0 < verdict["margin"] <= verdict["claimed"] == saved.certificate.margin
     # The discount, the expert, the columns and the domain are those of the solution.
     again = document(capsys, ["certify", "reward.npz", "log.csv", "--tail", "0", "--seed", "1"], 0)
-    transitions = certirl.tables.read("log.csv", domain=(-1, 1), n_actions=2)
+    transitions = logs.read("log.csv", domain=(-1, 1), n_actions=2)
     expected = certirl.certify(saved, transitions, tail=0, rng=1)
     assert again["margin"] == expected.margin > 0 and certirl.load("certificate.npz").margin == expected.margin
 
@@ -259,7 +260,7 @@ def test_options_of_a_search_arrive_in_solve(folder, capsys, monkeypatch):
     assert main([*words.split(), "--regret", "0.2", "--tube", "0.3", "--samples", "800"]) == 2
     assert capsys.readouterr().err == "certirl: enough\n"
     assert received["source"].n_actions == 2 and received["expert"](np.array([[0.5], [-0.5]])).tolist() == [1, 0]
-    assert received["tail"] == certirl.Smooth(2, 0.5) and received["columns"] == 25 and received["delta"] == 0.1
+    assert received["tail"] == dynamics.Smooth(2, 0.5) and received["columns"] == 25 and received["delta"] == 0.1
     assert received["samples"] == 800 and received["rng"] == 0  # the default
     assert (received["settings"].regret, received["settings"].tube) == (0.2, 0.3)
 
@@ -269,8 +270,8 @@ def test_noise_that_is_known_is_certified_as_in_python_checked_and_reported(fold
     assert main(asked) == 0
     words = ["certify", "reward.npz", "log.csv", "--actions", "up,down", "--known-noise"]
     found = document(capsys, [*words, "0.1"], 0)
-    log = certirl.tables.read("log.csv", domain=[[-1, 1]], actions=("up", "down"))
-    expected = certirl.certify(certirl.load("reward.npz"), log, dynamics=certirl.AffineGaussian(0.1))
+    log = logs.read("log.csv", domain=[[-1, 1]], actions=("up", "down"))
+    expected = certirl.certify(certirl.load("reward.npz"), log, dynamics=dynamics.AffineGaussian(0.1))
     assert found["type"] == "GaussianCertificate" and found["margin"] == expected.margin > 0
     assert "against down" in str(expected)
     assert document(capsys, ["check", "certificate.npz"], 0)["verdict"] == "confirmed"
@@ -310,7 +311,7 @@ def test_a_simulator_with_declared_slopes_is_proved_by_cells_checked_shown_and_r
     exec(TRAY, scope)
     tray = scope["Tray"]()
     plan = certirl.planning.plan(tray, discount=0.9, points=41)
-    expected = certirl.certify(plan, tray, dynamics=certirl.Deterministic([[0.9]], refine=4))
+    expected = certirl.certify(plan, tray, dynamics=dynamics.Deterministic([[0.9]], refine=4))
     assert found["decided_share"] == expected.decided_share > 0.9 and found["margin"] == expected.margin
     assert document(capsys, [*words, "--lipschitz", "0.9", "0.95"], 0)["decided_share"] <= expected.decided_share
     assert document(capsys, ["check", "proof.npz"], 0)["verdict"] == "confirmed"
@@ -346,7 +347,7 @@ def test_an_expert_of_your_own_is_proved_by_cells_for_a_learned_or_a_saved_value
     exec(TRAY, scope)
     solution = certirl.solve(scope["Bare"](), expert=scope["keep"], discount=0.9, rng=0, progress=False)
     solution.save("learned.npz")
-    asked = {"dynamics": certirl.Deterministic(0.9, points=41, refine=4)}
+    asked = {"dynamics": dynamics.Deterministic(0.9, points=41, refine=4)}
     expected = certirl.certify(solution, scope["Bare"](), expert=scope["keep"], **asked)
     assert found["decided_share"] == expected.decided_share > 0.9
     again = document(capsys, [*words, "--expert", "tray.py:keep", "--value", "learned.npz"], 0)
@@ -368,7 +369,7 @@ def test_a_tail_that_cannot_work_is_refused_before_anything_is_read(folder, caps
 
 
 def test_a_tail_may_be_an_object_in_a_file(folder, capsys):
-    (folder / "noise.py").write_text("import certirl\ntail = certirl.GaussianNoise(0.2, slope=0.9)\n")
+    (folder / "noise.py").write_text("import certirl\ntail = certirl.dynamics.GaussianNoise(0.2, slope=0.9)\n")
     words = ["solve", "walk.py:Walk", "--discount", "0.9", "--columns", "3", "--delta", "0.05", "--tail"]
     assert main([*words, "noise.py:tail"]) == 2
     assert (

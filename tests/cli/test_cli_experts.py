@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl import diagnose, logs, steps
 from certirl.cli import main
 from certirl.cli.output import code_of
 from sizes import sizes
@@ -24,7 +25,7 @@ def write(name, header, *columns):
 def files(tmp_path_factory):
     """A log that tries everything, demonstrations, and walks of the expert: now and then curious, and never."""
     folder, rng = tmp_path_factory.mktemp("room"), np.random.default_rng(0)
-    log = certirl.sample(ROOM.dynamics, basis=certirl.Legendre(9), samples=4_000, rng=0)
+    log = steps.sample(ROOM.dynamics, basis=certirl.Legendre(9), samples=4_000, rng=0)
     write(folder / "log.csv", "state,action,next_state", log.states[:, 0], log.actions, log.next_states[:, 0])
     states = rng.uniform(-1, 1, 1_500)
     write(folder / "seen.csv", "state,action", states, ROOM.expert(states[:, None]))
@@ -49,13 +50,13 @@ def folder(files, tmp_path, monkeypatch):
 
 
 def log():
-    return certirl.tables.read("log.csv", domain=(-1, 1))
+    return logs.read("log.csv", domain=(-1, 1))
 
 
 @pytest.mark.parametrize("seen", sizes("seen.csv", "seen.npz"))
 def test_demonstrations_in_a_file_are_the_expert(folder, capsys, seen):
     assert main(["solve", "log.csv", *BOX, "--discount", "0.9", "--expert", seen, "--plot", "r.png"]) == 0
-    (states, actions, _), _ = certirl.tables.read_demonstrations(seen)
+    (states, actions, _), _ = logs.read_demonstrations(seen)
     policy = certirl.policy_from(states, actions, domain=(-1, 1), n_actions=3)
     solution = certirl.solve(log(), expert=policy, discount=0.9)
     assert str(solution) in capsys.readouterr().out
@@ -70,7 +71,7 @@ def test_a_log_of_the_expert_itself_is_enough_if_it_is_curious(folder, capsys):
     assert main(["solve", "curious.csv", *BOX, *asked]) == 0
     printed = capsys.readouterr().out
     assert "Read as episodes: one episode for each value of the column episode_id; next states from the rows" in printed
-    walks = certirl.tables.read("curious.csv", domain=(-1, 1))
+    walks = logs.read("curious.csv", domain=(-1, 1))
     policy = certirl.policy_from(walks)
     assert (
         str(certirl.solve(walks, expert=policy, discount=0.9, settings=certirl.Settings(margin=0.1, slack=500.0)))
@@ -107,7 +108,7 @@ def test_a_policy_is_certified_as_in_python(folder, capsys):
     proof = ["--delta", "0.05", "--tail", "0", "--columns", "5", "--tube", "0.2"]
     main(["solve", "log.csv", *BOX, "--discount", "0.9", "--expert", "seen.csv", *proof, "-o", "p.npz", "--plot", ""])
     printed = capsys.readouterr().out
-    (states, actions, _), _ = certirl.tables.read_demonstrations("seen.csv")
+    (states, actions, _), _ = logs.read_demonstrations("seen.csv")
     policy = certirl.policy_from(states, actions, domain=(-1, 1), n_actions=3)
     asked = {"delta": 0.05, "tail": 0.0, "columns": 5, "settings": certirl.Settings(tube=0.2)}
     solution = certirl.solve(log(), expert=policy, discount=0.9, **asked)
@@ -132,7 +133,7 @@ def test_angles_go_around(folder, capsys):
     write("goal.csv", "state,action", states, (np.sin(states) < 0).astype(int))  # to ±π, over the edge of the chart
     box = ["--domain", str(-np.pi), str(np.pi), "--periodic", "0"]
     assert main(["solve", "ring.csv", *box, "--discount", "0.9", "--expert", "goal.csv", "--plot", ""]) == 0
-    ring = certirl.tables.read("ring.csv", domain=(-np.pi, np.pi))
+    ring = logs.read("ring.csv", domain=(-np.pi, np.pi))
     policy = certirl.policy_from(states, (np.sin(states) < 0).astype(int), domain=ring.domain, periodic=[0])
     basis = certirl.Fourier(certirl.fit.effects.value_basis(ring.domain, (0,)).size)
     assert str(certirl.solve(ring, expert=policy, discount=0.9, basis=basis)) in capsys.readouterr().out
@@ -145,21 +146,21 @@ def test_angles_go_around(folder, capsys):
 
 def test_coverage_is_printed_and_drawn(folder, capsys):
     assert main(["coverage", "curious.csv", *BOX, "--plot", "seen.png"]) == 0
-    expected = certirl.coverage(certirl.tables.read("curious.csv", domain=(-1, 1)))
+    expected = diagnose.coverage(logs.read("curious.csv", domain=(-1, 1)))
     assert str(expected) in capsys.readouterr().out
     assert (folder / "seen.png").read_bytes().startswith(b"\x89PNG")
     assert main(["coverage", "log.csv", "--domain", "0", "1", "--outside", "drop"]) == 0
     assert "these transitions were dropped" in capsys.readouterr().out
     assert main(["coverage", "log.csv", *BOX, "--basis", "fourier", "--size", "5"]) == 0
-    assert str(certirl.coverage(log(), basis=certirl.Fourier(5))) in capsys.readouterr().out
+    assert str(diagnose.coverage(log(), basis=certirl.Fourier(5))) in capsys.readouterr().out
 
 
 def test_moments_of_episodes_are_streamed(folder, capsys):
     assert main(["moments", "curious.csv", *BOX, "--size", "7", "-o", "m.npz"]) == 0
     assert "Read as episodes" in capsys.readouterr().out
-    walks = certirl.tables.read("curious.csv", domain=(-1, 1))
+    walks = logs.read("curious.csv", domain=(-1, 1))
     np.testing.assert_allclose(
-        certirl.data.moments.load("m.npz").cross, certirl.measure(walks, basis=certirl.Legendre(7)).cross, atol=1e-9
+        certirl.data.moments.load("m.npz").cross, steps.measure(walks, basis=certirl.Legendre(7)).cross, atol=1e-9
     )
     assert main(["show", "m.npz"]) == 0
     assert "12,000 transitions: Legendre(7)" in capsys.readouterr().out

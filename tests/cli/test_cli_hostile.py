@@ -314,7 +314,7 @@ def test_a_result_never_takes_the_place_of_what_it_was_made_from(folder, capsys)
     ],
 )
 def test_save_load_and_plot_refuse_what_names_no_file(folder, path, problem, sentence):
-    solution = certirl.solve(certirl.tables.read("log.csv"), discount=0.9, basis=certirl.Legendre(5))
+    solution = certirl.solve(certirl.logs.read("log.csv"), discount=0.9, basis=certirl.Legendre(5))
     before = sorted(folder.rglob("*"))
     with pytest.raises(problem, match=sentence):
         solution.save(path)

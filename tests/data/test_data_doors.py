@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import certirl
+from certirl import diagnose, logs
 from certirl.cli import main
 from certirl.data import tables
 from certirl.data.dependence import (
@@ -262,7 +263,7 @@ def dependent_logs():
         walk.append(PROBLEM.sample(np.array(walk[-1:]), action, np.random.default_rng(len(walk)))[0])
     known = rows_of(log, np.arange(n), episodes=episodes)
     walking = certirl.Transitions(walk[:-1], np.arange(600) % 3, walk[1:], domain=(-1, 1))
-    pairs = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=300, rng=0, paired=True)
+    pairs = certirl.steps.sample(PROBLEM, basis=certirl.Legendre(3), samples=300, rng=0, paired=True)
     return {
         "a walk backwards": rows_of(walking, np.arange(600)[::-1], episodes=np.zeros(600)),
         "an episode twice": rows_of(known, np.append(np.arange(n), [0, 1]), episodes=np.append(episodes, [n, n])),
@@ -432,7 +433,7 @@ def test_walks_are_noticed_in_any_order():
     assert continued_rows(walk) == continued_rows(rows_of(walk, order)) == 599
     part = rows_of(walk, np.sort(order[:300]))
     assert 100 < continued_rows(part) < 200
-    pairs = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=300, rng=0, paired=True)
+    pairs = certirl.steps.sample(PROBLEM, basis=certirl.Legendre(3), samples=300, rng=0, paired=True)
     assert continued_rows(pairs) == repeated_rows(pairs) == 0
 
 
@@ -478,7 +479,7 @@ def test_names_of_actions_in_a_file_are_printable(tmp_path, suffix):
         file.write_text("\n".join(["state,action,next_state", *lines]))
     else:
         np.savez(file, **rows)
-    for read in (certirl.tables.read, certirl.tables.stream):
+    for read in (logs.read, logs.stream):
         with pytest.raises(ValueError, match=r"every name in the column actions? must be a printable .* got '.x1b\[2K"):
             read(file)
 
@@ -493,7 +494,7 @@ def ways(file):
     return {
         "read": lambda: tables.read(file),
         "stream": lambda: list(tables.stream(file)),
-        "measure": lambda: certirl.measure(tables.stream(file), basis=certirl.Legendre(2)),
+        "measure": lambda: certirl.steps.measure(tables.stream(file), basis=certirl.Legendre(2)),
     }
 
 
@@ -636,7 +637,7 @@ def test_the_same_data_in_two_formats_or_two_files_counts_once(tmp_path):
     with pytest.raises(ValueError, match=r"would count twice: .*a\.csv and .*d\.csv, its copy; leave one out$"):
         tables.read([csv, copy])
     assert len(tables.read([csv, other])) == 600
-    twice = certirl.measure(tables.stream([csv, npz], allow_repeats=True), basis=certirl.Legendre(2))
+    twice = certirl.steps.measure(tables.stream([csv, npz], allow_repeats=True), basis=certirl.Legendre(2))
     assert int(twice.counts.sum()) == 600
 
 
@@ -669,20 +670,20 @@ def test_the_same_data_in_two_formats_or_two_files_counts_once(tmp_path):
 )
 def test_what_is_no_episode_is_refused_in_a_sentence(source, settings, sentence):
     with pytest.raises((ValueError, TypeError), match=sentence) as caught:
-        certirl.from_episodes(source, **settings)
+        logs.from_episodes(source, **settings)
     assert "\n" not in str(caught.value)
 
 
 def test_an_episode_keeps_arrays_of_its_own_and_lends_none():
     given = {"states": uniform(4), "actions": np.array([0, 1, 0]), "rewards": np.ones(3)}
     before = {name: values.copy() for name, values in given.items()}
-    walk = certirl.Episode(**given)
+    walk = logs.Episode(**given)
 
     def spoiling(seen):
         seen *= 0
         return seen + 0.25
 
-    certirl.from_episodes([walk], state=spoiling, domain=(0, 1))
+    logs.from_episodes([walk], state=spoiling, domain=(0, 1))
     for name, values in given.items():
         np.testing.assert_array_equal(values, before[name])
         values[:] = 1
@@ -793,10 +794,16 @@ def test_copied_demonstrations_are_held_out_together():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda log, m: certirl.measure(5, basis=certirl.Legendre(3)), "measure takes logged Transitions"),
-        (lambda log, m: certirl.measure(log, basis=certirl.Legendre(3), columns=4), "columns must lie between 1 and"),
-        (lambda log, m: certirl.measure(log, basis=None), "basis must be a basis such as"),
-        (lambda log, m: certirl.measure(log, basis=certirl.Legendre(3), columns="3"), "columns must be a whole number"),
+        (lambda log, m: certirl.steps.measure(5, basis=certirl.Legendre(3)), "measure takes logged Transitions"),
+        (
+            lambda log, m: certirl.steps.measure(log, basis=certirl.Legendre(3), columns=4),
+            "columns must lie between 1 and",
+        ),
+        (lambda log, m: certirl.steps.measure(log, basis=None), "basis must be a basis such as"),
+        (
+            lambda log, m: certirl.steps.measure(log, basis=certirl.Legendre(3), columns="3"),
+            "columns must be a whole number",
+        ),
         (lambda log, m: m + 5, "moments add up with moments, got 5"),
         (lambda log, m: certirl.data.moments.merge([m, 5]), "merge takes a list of moments, got 5 in it"),
         (lambda log, m: certirl.data.moments.merge(m), "merge takes a list of moments"),
@@ -805,26 +812,26 @@ def test_copied_demonstrations_are_held_out_together():
         (lambda log, m: replace(m, cross=m.cross * np.nan), "do not fit the bases: cross must be finite"),
         (lambda log, m: replace(m, counts=m.counts - 99), "counts must be whole numbers"),
         (lambda log, m: replace(m, counts=m.counts + 0.5), "counts must be whole numbers"),
-        (lambda log, m: certirl.coverage(log, cells=2.5), "cells must be a whole number"),
-        (lambda log, m: certirl.coverage(log, cells=10**9), "10,000,000 are the most: pass fewer cells"),
-        (lambda log, m: certirl.coverage(log, basis="x"), "basis must be a basis such as"),
+        (lambda log, m: diagnose.coverage(log, cells=2.5), "cells must be a whole number"),
+        (lambda log, m: diagnose.coverage(log, cells=10**9), "10,000,000 are the most: pass fewer cells"),
+        (lambda log, m: diagnose.coverage(log, basis="x"), "basis must be a basis such as"),
         (lambda log, m: replace(log, periodic=(3,)), "periodic must be a tuple of coordinates"),
-        (lambda log, m: certirl.independent(log, [[0]], level="x"), "level must be a number strictly"),
-        (lambda log, m: certirl.independent(log, [[0]], samples="x"), "samples must be a whole number"),
+        (lambda log, m: diagnose.independent(log, [[0]], level="x"), "level must be a number strictly"),
+        (lambda log, m: diagnose.independent(log, [[0]], samples="x"), "samples must be a whole number"),
     ],
 )
 def test_wrong_calls_about_sums_and_coverage_are_one_sentence(call, sentence):
     log = certirl.Transitions(uniform(50), np.arange(50) % 2, uniform(50, 1), domain=(-1, 1))
     with pytest.raises((ValueError, TypeError), match=sentence):
-        call(log, certirl.measure(log, basis=certirl.Legendre(3)))
+        call(log, certirl.steps.measure(log, basis=certirl.Legendre(3)))
 
 
 def test_moments_keep_arrays_of_their_own():
     log = certirl.Transitions(uniform(50), np.arange(50) % 2, uniform(50, 1), domain=(-1, 1))
-    found = certirl.measure(log, basis=certirl.Legendre(3))
+    found = certirl.steps.measure(log, basis=certirl.Legendre(3))
     arrays = {name: np.array(getattr(found, name)) for name in ("counts", "gram", "cross", "outer")}
     before = {name: values.copy() for name, values in arrays.items()}
-    made = certirl.Moments(found.rows, found.columns, **arrays)
+    made = certirl.steps.Moments(found.rows, found.columns, **arrays)
     for name, values in arrays.items():
         values[:] = 0
         np.testing.assert_array_equal(getattr(made, name), before[name])
@@ -833,8 +840,8 @@ def test_moments_keep_arrays_of_their_own():
 def test_moments_prove_nothing_wherever_they_come_from(tmp_path):
     log = drawn(PROBLEM, uniform(100))
     file = table(tmp_path / "log.csv", log, episode=np.arange(len(log)) // 3)
-    streamed = certirl.measure(tables.stream(file, domain=(-1, 1)), basis=certirl.Legendre(3))
-    merged = certirl.data.moments.merge([streamed, certirl.measure(log, basis=certirl.Legendre(3))])
+    streamed = certirl.steps.measure(tables.stream(file, domain=(-1, 1)), basis=certirl.Legendre(3))
+    merged = certirl.data.moments.merge([streamed, certirl.steps.measure(log, basis=certirl.Legendre(3))])
     for source in (streamed, merged):
         with pytest.raises(ValueError, match="moments keep none"):
             certirl.solve(source, discount=0.7, delta=0.1, columns=2)

@@ -97,7 +97,7 @@ def test_the_assumption_travels_with_the_policy():
 
 def test_a_log_with_episodes_is_a_demonstration():
     walks = [(np.linspace(a, 0.9, 12), np.repeat([0, 1], [6, 5]), True) for a in np.linspace(-1, 0, 10)]
-    log = certirl.from_episodes(walks, domain=(-1, 1), n_actions=2)
+    log = certirl.logs.from_episodes(walks, domain=(-1, 1), n_actions=2)
     found = certirl.policy_from(log)
     assert found.groups == 2
     assert found.demonstrations + found.held_out == 110  # without the rows that absorb
@@ -212,7 +212,7 @@ def test_no_more_is_set_aside_than_declared_and_nothing_without_a_reason():
 def test_the_rows_that_were_set_aside_are_those_of_the_log():
     walks = [(np.linspace(a, 0.9, 41), np.repeat([0, 1], 20), True) for a in np.linspace(-1, 0, 10)]
     walks[3][1][[4, 30]] = [1, 0]
-    log = certirl.from_episodes(walks, domain=(-1, 1), n_actions=2)
+    log = certirl.logs.from_episodes(walks, domain=(-1, 1), n_actions=2)
     policy = certirl.policy_from(log, errors=0.02, rng=1)
     assert {124, 150} <= set(policy.set_aside.tolist()) and log.actions[124] == 1
 

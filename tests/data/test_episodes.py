@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl import dynamics, logs
 from certirl.cli import main
 from certirl.data.episodes import Steps
 from certirl.data.transitions import Bias
@@ -63,7 +64,7 @@ def imitation_flat():
 @pytest.mark.parametrize(
     "source",
     [
-        [certirl.Episode(np.array(s), np.array(a), over) for s, a, over in WALKS],
+        [logs.Episode(np.array(s), np.array(a), over) for s, a, over in WALKS],
         [(np.array(s), np.array(a), over) for s, a, over in WALKS],
         minari_like(),
         [Trajectory(np.array(s)[:, None], np.array(a), None, over) for s, a, over in WALKS],
@@ -72,20 +73,20 @@ def imitation_flat():
     ids=["episodes", "tuples", "minari", "imitation trajectories", "imitation transitions"],
 )
 def test_no_pair_reaches_across_episodes_and_only_terminated_ones_absorb(source):
-    log = certirl.from_episodes(source, domain=(0, 1), n_actions=3)
+    log = logs.from_episodes(source, domain=(0, 1), n_actions=3)
     assert pairs(log) == PAIRS | ABSORBING
     assert len(log) == 12
     assert log.terminal.sum() == 2 + 6
     assert log.episodes.tolist() == [0, 0, 0, 1, 2, 2] + [-1] * 6
     assert any("2 terminal states were made absorbing, by 6 rows" in note for note in log.notes)
     assert "absorbing" in str(log)
-    plain = certirl.from_episodes(source, domain=(0, 1), n_actions=3, absorb=False)
+    plain = logs.from_episodes(source, domain=(0, 1), n_actions=3, absorb=False)
     assert pairs(plain) == PAIRS
     assert plain.terminal.sum() == 2
 
 
 def test_what_was_noted_stays_with_parts_of_the_log():
-    log = certirl.from_episodes(minari_like(), domain=(0, 1), n_actions=3)
+    log = logs.from_episodes(minari_like(), domain=(0, 1), n_actions=3)
     part = log.where(log.actions == 1)
     assert part.notes == log.notes
     assert part.terminal.sum() == 3
@@ -118,19 +119,19 @@ def test_states_beyond_the_domain_are_accounted_for_never_lost():
     with pytest.raises(
         ValueError, match=r"3 of 3 transitions leave the domain \[-1, 1\] × \[-1, 1\]: 1 in coordinate 0"
     ):
-        certirl.from_episodes(walk, domain=box)
+        logs.from_episodes(walk, domain=box)
     with pytest.raises(ValueError, match=r"2 in coordinate 1 \(farthest 3, row [01]\); widen the domain, or write"):
-        certirl.from_episodes(walk, domain=box)
-    clipped = certirl.from_episodes(walk, domain=box, outside="clip")
+        logs.from_episodes(walk, domain=box)
+    clipped = logs.from_episodes(walk, domain=box, outside="clip")
     assert clipped.next_states.tolist() == [[0.5, 1.0], [0.2, 0.1], [-1.0, 0.2]]
     assert "moved to its edge" in clipped.notes[0]
-    dropped = certirl.from_episodes(walk, domain=((-2, 1), (-1, 1)), outside="drop", n_actions=2)
+    dropped = logs.from_episodes(walk, domain=((-2, 1), (-1, 1)), outside="drop", n_actions=2)
     assert dropped.states.tolist() == [[0.2, 0.1]]
     assert "dropped" in dropped.notes[0]
     with pytest.raises(ValueError, match="without them nothing is left"):
-        certirl.from_episodes(walk, domain=box, outside="drop")
+        logs.from_episodes(walk, domain=box, outside="drop")
     with pytest.raises(ValueError, match="outside must be one of"):
-        certirl.from_episodes(walk, domain=box, outside="ignore")
+        logs.from_episodes(walk, domain=box, outside="ignore")
 
 
 @pytest.mark.parametrize("outside", ["drop", "clip"])
@@ -141,12 +142,12 @@ def test_rows_that_were_dropped_or_moved_at_the_edge_are_no_ground_of_a_proof(ou
     falls = (actions == 0) & (rng.random(8_000) < 0.3)
     after = np.where(falls, -3.0, 0.1 - 0.1 * actions)
     walks = [([s, after_, 0.0], [a, 1]) for s, after_, a in zip(states, after, actions, strict=True)]
-    log = certirl.from_episodes(walks, domain=(-1, 1), outside=outside)
+    log = logs.from_episodes(walks, domain=(-1, 1), outside=outside)
     asked = {"discount": 0.5, "expert": 0, "columns": certirl.Legendre(2), "tail": 0, "rng": 0}
     with pytest.raises(ValueError, match=r"a proof needs rows as they were logged, and .* leave the domain"):
         certirl.certify(lambda s: s[:, 0], log, reward_range=(-1, 1), **asked)
     ends = [([s, after_], [a]) for s, after_, a in zip(states, after, actions, strict=True)]
-    log = certirl.from_episodes(ends, domain=(-1, 1), outside="clip")  # next states alone are moved: so do the dynamics
+    log = logs.from_episodes(ends, domain=(-1, 1), outside="clip")  # next states alone are moved: so do the dynamics
     clipped = certirl.certify(lambda s: s[:, 0], log, reward_range=(-1, 1), **asked)
     assert not clipped.holds and "they were moved to its edge" in clipped.assumptions[2]
 
@@ -168,15 +169,15 @@ def test_no_proof_rests_on_episodes_whose_last_steps_are_missing_because_of_wher
             if over or step == 3:
                 break
             state = after
-    log = certirl.tables.read(table, domain=(0, 10))
-    asked = {"expert": 1, "tail": certirl.GaussianNoise(2.0, slope=0.9)}
+    log = logs.read(table, domain=(0, 10))
+    asked = {"expert": 1, "tail": dynamics.GaussianNoise(2.0, slope=0.9)}
     sentence = r"a proof needs rows as they were logged, and .* because of where it led: to a terminal state"
     for refused in (
         lambda: certirl.certify(lambda s: s[:, 0], log, discount=0.7, columns=certirl.Legendre(5), **asked),
         lambda: certirl.solve(log, discount=0.7, delta=0.05, **asked),
         lambda: certirl.solve(log, discount=0.7, delta=0.05, expert=lambda s: s[:, 0] > 5, tail=asked["tail"]),
         lambda: certirl.refute(log, basis=certirl.Legendre(2), columns=5, **asked),
-        lambda: certirl.certify(lambda s: s[:, 0], log, discount=0.7, expert=1, dynamics=certirl.AffineGaussian(2.0)),
+        lambda: certirl.certify(lambda s: s[:, 0], log, discount=0.7, expert=1, dynamics=dynamics.AffineGaussian(2.0)),
         lambda: certirl.export.interval_mdp(log, cells=4, delta=0.05),
     ):
         with pytest.raises(ValueError, match=sentence):
@@ -198,7 +199,7 @@ def test_what_was_done_to_a_log_is_printed_with_every_proof_and_answer(tmp_path,
     controls, states = rng.uniform(-1, 1, 6_000), rng.uniform(-1, 1, 6_000)
     after = np.where(np.abs(controls) > 0.9, -1.0, 1.0) * controls / 2 + rng.uniform(-0.5, 0.5, 6_000)
     steps = [([s, n], [c]) for s, n, c in zip(states, after, controls, strict=True)]
-    log = certirl.from_episodes(steps, domain=(-1, 1), actions=[-1.0, 1.0])
+    log = logs.from_episodes(steps, domain=(-1, 1), actions=[-1.0, 1.0])
     (note,) = log.notes
     assert "controls were taken for the nearest of 2 actions" in note
     assumed = f"the dynamics are those of the log as it was read: {note}"
@@ -212,7 +213,7 @@ def test_what_was_done_to_a_log_is_printed_with_every_proof_and_answer(tmp_path,
     moved = np.clip((-0.3, 0.3) @ np.eye(2)[:, actions] + 0.3 * rng.normal(size=600), -1, 1)
     gaussian = certirl.Transitions(states[:600], actions, moved, domain=(-1, 1), notes=log.notes)
     known = certirl.certify(
-        lambda s: s[:, 0], gaussian, discount=0.5, expert=1, dynamics=certirl.AffineGaussian(0.3, cells=40)
+        lambda s: s[:, 0], gaussian, discount=0.5, expert=1, dynamics=dynamics.AffineGaussian(0.3, cells=40)
     )
     assert assumed in known.assumptions and assumed in certirl.check(known.save(tmp_path / "known")).trusted
     refuted = certirl.refute(log, basis=certirl.Legendre(2), **{**asked, "columns": 2})
@@ -250,15 +251,15 @@ def test_observations_become_states_controls_become_actions_and_angles_go_around
     seen = np.column_stack([np.cos(angles), np.sin(angles), [0.1, 0.2, 0.3]])
     controls = np.array([[-2.0], [1.9]])
     asked = {"state": lambda o: np.column_stack([np.arctan2(o[:, 1], o[:, 0]), o[:, 2]]), "actions": [-2, 0, 2]}
-    log = certirl.from_episodes([(seen, controls)], domain=((-np.pi, np.pi), (-8, 8)), **asked)
+    log = logs.from_episodes([(seen, controls)], domain=((-np.pi, np.pi), (-8, 8)), **asked)
     assert log.actions.tolist() == [0, 2]
     assert log.n_actions == 3
     assert log.next_states[:, 0] == pytest.approx([3.3 - 2 * np.pi, 6.5 - 2 * np.pi])
     assert "nearest of 3 actions: 0.05 away on average, 0.1 at most" in log.notes[0]
     with pytest.raises(ValueError, match="the log holds 0 to 1, nowhere near the controls in actions, 5 to 6: leave"):
-        certirl.from_episodes([(seen, np.array([0, 1]))], actions=[5, 6])  # the numbers of actions were all action 0
+        logs.from_episodes([(seen, np.array([0, 1]))], actions=[5, 6])  # the numbers of actions were all action 0
     walk = (np.column_stack([angles, [0.1, 0.2, 0.3]]), np.array([0, 1]))
-    around = certirl.from_episodes([walk], domain=((-np.pi, np.pi), (-8, 8)), periodic=[0])
+    around = logs.from_episodes([walk], domain=((-np.pi, np.pi), (-8, 8)), periodic=[0])
     assert np.allclose(around.next_states, log.next_states)
 
 
@@ -276,7 +277,7 @@ def test_observations_become_states_controls_become_actions_and_angles_go_around
 )
 def test_wrong_calls_are_told_what_to_write_instead(source, sentence):
     with pytest.raises((ValueError, TypeError), match=sentence):
-        certirl.from_episodes(source, domain=(-1, 1))
+        logs.from_episodes(source, domain=(-1, 1))
 
 
 def test_a_real_minari_dataset_is_read():
@@ -286,7 +287,7 @@ def test_a_real_minari_dataset_is_read():
         real(i, e.observations, e.actions, e.rewards, e.terminations, e.truncations, {})
         for i, e in enumerate(minari_like())
     ]
-    assert pairs(certirl.from_episodes(data, domain=(0, 1), n_actions=3)) == PAIRS | ABSORBING
+    assert pairs(logs.from_episodes(data, domain=(0, 1), n_actions=3)) == PAIRS | ABSORBING
 
 
 def test_least_squares_on_episodes_learns_that_terminal_states_stay():
@@ -296,7 +297,7 @@ def test_least_squares_on_episodes_learns_that_terminal_states_stay():
         episodes=3,
         rng=0,
     )
-    log = certirl.from_episodes(episodes, domain=((-1.2, 0.6), (-0.07, 0.07)), n_actions=3)
+    log = logs.from_episodes(episodes, domain=((-1.2, 0.6), (-0.07, 0.07)), n_actions=3)
     assert all(episode.terminated for episode in episodes)
     ends = log.terminal & (log.episodes < 0)
     assert ends.sum() == 9

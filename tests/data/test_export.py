@@ -229,7 +229,7 @@ def test_storm_reads_the_bands_and_agrees(problem, tmp_path):
 
 
 def test_wrong_settings_are_refused_with_a_sentence(problem, tmp_path):
-    log = certirl.sample(problem, basis=certirl.Legendre(3), samples=50, rng=0)
+    log = certirl.steps.sample(problem, basis=certirl.Legendre(3), samples=50, rng=0)
     calls = [
         (lambda: certirl.export.interval_mdp(problem, cells=0, delta=0.1, rng=0), "cells"),
         (lambda: certirl.export.interval_mdp(problem, cells=(3, 3), delta=0.1, rng=0), "one for each of 1 coord"),

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import certirl
+from certirl import diagnose, logs, steps
 from certirl.cli import main
 from certirl.data import tables
 
@@ -98,8 +99,8 @@ def test_frames_go_straight_into_every_call(kind):
     log = certirl.Transitions(states, actions, after)
     solutions = [certirl.solve(data, discount=0.7, basis=BASIS, columns=3) for data in (frame, log)]
     assert str(solutions[0]) == str(solutions[1])
-    assert str(certirl.measure(frame, basis=BASIS)) == str(certirl.measure(log, basis=BASIS))
-    assert str(certirl.coverage(frame)) == str(certirl.coverage(log))
+    assert str(steps.measure(frame, basis=BASIS)) == str(steps.measure(log, basis=BASIS))
+    assert str(diagnose.coverage(frame)) == str(diagnose.coverage(log))
     policies = [certirl.policy_from(*data) for data in ((frame,), (states, actions))]
     np.testing.assert_array_equal(policies[0](states[:, None]), policies[1](states[:, None]))
     with pytest.raises(ValueError, match="a certificate needs a declared domain"):
@@ -136,8 +137,8 @@ def test_frames_are_streamed_as_they_are_read(kind, size):
     stream = tables.stream(frame, rows=size * 100, **NAMED)
     assert len(stream.chunks()) == (3 if size == 7 else 2) and stream.total == len(log)  # blocks of 2¹⁶ rows
     assert str(stream).startswith("150,000 rows in 1 data frame, states in [")
-    measured = certirl.measure(stream, basis=certirl.product(BASIS, BASIS))
-    np.testing.assert_allclose(measured.gram, certirl.measure(log, basis=certirl.product(BASIS, BASIS)).gram)
+    measured = steps.measure(stream, basis=certirl.product(BASIS, BASIS))
+    np.testing.assert_allclose(measured.gram, steps.measure(log, basis=certirl.product(BASIS, BASIS)).gram)
     with pytest.raises(ValueError, match="the same data would count twice"):
         certirl.data.moments.merge([measured, measured])
 
@@ -150,13 +151,13 @@ def test_episodes_of_frames_continue_over_their_blocks(kind, monkeypatch):
     states, actions = rng.random((9, length)), rng.integers(2, size=(9, length)).astype(float)
     actions[:, -1] = np.nan
     columns = {"run": np.repeat(np.arange(9), length), "state": states.ravel(), "action": actions.ravel()}
-    log = certirl.from_episodes([(s, a[:-1].astype(int)) for s, a in zip(states, actions, strict=True)])
+    log = logs.from_episodes([(s, a[:-1].astype(int)) for s, a in zip(states, actions, strict=True)])
     for episode in (columns["run"], [f"run {number}" for number in columns["run"]]):
         frame = KINDS[kind](columns | {"run": episode})
         assert same(tables.read(frame, episode="run"), log)
         stream = tables.stream(frame, episode="run", rows=4)
         assert len(stream.chunks()) == (1 if isinstance(episode, list) else 13)
-        np.testing.assert_allclose(certirl.measure(stream, basis=BASIS).gram, certirl.measure(log, basis=BASIS).gram)
+        np.testing.assert_allclose(steps.measure(stream, basis=BASIS).gram, steps.measure(log, basis=BASIS).gram)
 
 
 def test_numbers_in_arrays_need_no_pyarrow(monkeypatch, tmp_path):

@@ -27,25 +27,25 @@ class Coupled:
 @pytest.mark.parametrize("count", sizes(12, 30))
 def test_false_alarms_are_as_rare_as_promised(count):
     tests = [
-        certirl.independent(problem, problem.components, samples=1_000, rng=seed, level=0.05)
+        certirl.diagnose.independent(problem, problem.components, samples=1_000, rng=seed, level=0.05)
         for seed, problem in ((s, certirl.problems.factorised(seed=s, components=3)) for s in range(count))
     ]
     assert sum(not test.holds for test in tests) <= 4
 
 
 def test_an_interaction_is_found_and_named():
-    found = certirl.independent(Coupled(0.2), [[0], [1], [2]], rng=0)
+    found = certirl.diagnose.independent(Coupled(0.2), [[0], [1], [2]], rng=0)
     assert not found.holds and found.p_value < 1e-6
     assert "the next s1 depends on s0" in str(found) and "NOT independent" in str(found)
-    assert certirl.find_components(Coupled(0.2), rng=0) == [[0, 1], [2]]
-    assert certirl.independent(Coupled(0.2), [[0, 1], [2]], rng=1).holds
+    assert certirl.diagnose.components(Coupled(0.2), rng=0) == [[0, 1], [2]]
+    assert certirl.diagnose.independent(Coupled(0.2), [[0, 1], [2]], rng=1).holds
 
 
 def test_shared_noise_is_reported_but_harmless_to_sums():
-    found = certirl.independent(Coupled(0.0, shared=0.5), {"a": [0], "b": [1], "c": [2]}, rng=0)
+    found = certirl.diagnose.independent(Coupled(0.0, shared=0.5), {"a": [0], "b": [1], "c": [2]}, rng=0)
     assert found.holds and found.noise_p_value < 1e-6 and "share noise" in str(found)
-    assert certirl.find_components(Coupled(0.0, shared=0.5), rng=0) == [[0], [1], [2]]
-    assert certirl.find_components(Coupled(0.0, shared=0.5), rng=0, join_noise=True) == [[0, 2], [1]]
+    assert certirl.diagnose.components(Coupled(0.0, shared=0.5), rng=0) == [[0], [1], [2]]
+    assert certirl.diagnose.components(Coupled(0.0, shared=0.5), rng=0, join_noise=True) == [[0, 2], [1]]
 
 
 def test_logs_with_correlated_states_raise_no_alarm():
@@ -55,11 +55,11 @@ def test_logs_with_correlated_states_raise_no_alarm():
     actions = rng.integers(2, size=4_000)
     moved = np.clip(np.sin(2 * states) * 0.6 + 0.2 * rng.normal(size=states.shape) + 0.1 * actions[:, None], -1, 1)
     log = certirl.Transitions(states, actions, moved, domain=((-1, 1), (-1, 1)))
-    assert certirl.independent(log, [[0], [1]]).holds
+    assert certirl.diagnose.independent(log, [[0], [1]]).holds
     mixed = moved.copy()
     mixed[:, 0] = np.clip(moved[:, 0] + 0.3 * states[:, 1], -1, 1)
     log = certirl.Transitions(states, actions, mixed, domain=((-1, 1), (-1, 1)))
-    assert certirl.find_components(log) == [[0, 1]]
+    assert certirl.diagnose.components(log) == [[0, 1]]
 
 
 def test_deterministic_components_raise_no_alarm():
@@ -67,13 +67,13 @@ def test_deterministic_components_raise_no_alarm():
         def sample(self, states, action, rng):
             return states * (0.9, 0.5)[action]
 
-    assert certirl.independent(Still(0.0), [[0], [1], [2]], rng=0).holds
+    assert certirl.diagnose.independent(Still(0.0), [[0], [1], [2]], rng=0).holds
 
 
 def test_wrong_calls_are_sentences():
     with pytest.raises(ValueError, match="level must be a number strictly between 0 and 1"):
-        certirl.independent(Coupled(0.0), [[0], [1], [2]], rng=0, level=0)
+        certirl.diagnose.independent(Coupled(0.0), [[0], [1], [2]], rng=0, level=0)
     with pytest.raises(ValueError, match="transitions per action, at least 180, got 100"):
-        certirl.independent(Coupled(0.0), [[0], [1], [2]], rng=0, samples=100)
+        certirl.diagnose.independent(Coupled(0.0), [[0], [1], [2]], rng=0, samples=100)
     with pytest.raises(ValueError, match="belongs to no component"):
-        certirl.independent(Coupled(0.0), [[0], [1]], rng=0)
+        certirl.diagnose.independent(Coupled(0.0), [[0], [1]], rng=0)

@@ -45,7 +45,7 @@ def test_a_dataset_says_the_same_as_the_episodes_it_was_made_of(tmp_path, monkey
     dataset, played = recorded(tmp_path, monkeypatch, data_format)
     assert [terminated for _, _, terminated in played] == [True, False]
     box = ((-1.2, 0.6), (-0.07, 0.07))
-    log, own = (certirl.from_episodes(source, domain=box, n_actions=3) for source in (dataset, played))
+    log, own = (certirl.logs.from_episodes(source, domain=box, n_actions=3) for source in (dataset, played))
     for name in ("states", "actions", "next_states", "terminal", "episodes"):
         assert np.array_equal(getattr(log, name), getattr(own, name)), name
     assert log.terminal.sum() == 1 + 3
@@ -54,7 +54,7 @@ def test_a_dataset_says_the_same_as_the_episodes_it_was_made_of(tmp_path, monkey
 
 def test_an_expert_is_learned_from_a_dataset(tmp_path, monkeypatch):
     dataset, _ = recorded(tmp_path, monkeypatch, "hdf5", limits=(300,) * 8)
-    log = certirl.from_episodes(dataset, domain=((-1.2, 0.6), (-0.07, 0.07)), n_actions=3)
+    log = certirl.logs.from_episodes(dataset, domain=((-1.2, 0.6), (-0.07, 0.07)), n_actions=3)
     found = certirl.policy_from(log)
     fast = np.array([[-0.5, -0.03], [-0.4, 0.03], [-0.6, 0.02]])
     assert found(fast).tolist() == [0, 2, 2]

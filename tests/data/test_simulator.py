@@ -59,7 +59,7 @@ class Nested(Steps):
     """Asks another simulator."""
 
     def sample(self, states, action, rng):
-        inner = certirl.sample(Steps(), basis=BASIS, samples=4, rng=rng)
+        inner = certirl.steps.sample(Steps(), basis=BASIS, samples=4, rng=rng)
         return np.clip(states[:, 0] + 0.0 * inner.states[0, 0], 0, 1)
 
 
@@ -78,7 +78,7 @@ def test_a_simulator_that_redraws_is_solved_without_pairs():
 
 
 def test_a_simulator_may_ask_another():
-    data = certirl.sample(Nested(), basis=BASIS, samples=10, rng=0)
+    data = certirl.steps.sample(Nested(), basis=BASIS, samples=10, rng=0)
     assert len(data) == 20
 
 
@@ -104,7 +104,7 @@ def test_certify_with_the_seed_of_the_solution_sees_fresh_data():
 
 def test_a_generator_that_cannot_be_spawned_from_is_a_sentence():
     with pytest.raises(TypeError, match=r"make it with np.random.default_rng\(seed\)"):
-        certirl.sample(
+        certirl.steps.sample(
             PROBLEM, basis=BASIS, samples=10, rng=np.random.Generator(np.random.RandomState(0)._bit_generator)
         )
 
@@ -113,7 +113,7 @@ def test_a_device_that_is_none_of_torch_s_is_none():
     robot = Steps()
     robot.device = "/dev/ttyUSB0"
     assert device_of(robot) is None
-    assert len(certirl.sample(robot, basis=BASIS, samples=5, rng=0)) == 10
+    assert len(certirl.steps.sample(robot, basis=BASIS, samples=5, rng=0)) == 10
     robot.device = "cuda:1"
     assert device_of(robot) == "cuda:1"
 

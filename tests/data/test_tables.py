@@ -124,8 +124,8 @@ def test_every_way_of_reading_gives_the_same_transitions(tmp_path, format, kind)
         assert [piece.actions for piece in pieces] == [piece.actions for piece in stream]
         assert all(len(piece.actions) == 1 for piece in pieces)
     for workers in (1, 2):
-        measured = certirl.measure(tables.stream(path, rows=4, **BOX), basis=BASIS, columns=3, map=workers)
-        assert_same_sums(measured, certirl.measure(log, basis=BASIS, columns=3))
+        measured = certirl.steps.measure(tables.stream(path, rows=4, **BOX), basis=BASIS, columns=3, map=workers)
+        assert_same_sums(measured, certirl.steps.measure(log, basis=BASIS, columns=3))
         assert [file.rows for file in measured.files] == [len(truth)] and not measured.paired
     if kind == "transitions":
         assert log.episodes is None and log.terminal is None
@@ -661,15 +661,15 @@ def test_progress_reaches_the_number_of_rows(tmp_path, format):
     for part in range(3):
         write(tmp_path / f"{part}.{format}", {name: values[part::3] for name, values in table.items()}, 100)
     stream = tables.stream(tmp_path, rows=100)
-    certirl.measure(stream, basis=BASIS, progress=lambda done, total: calls.append((done, total)))
+    certirl.steps.measure(stream, basis=BASIS, progress=lambda done, total: calls.append((done, total)))
     assert calls[-1] == (len(table["state"]),) * 2 and len(calls) > 3
 
 
 PEAK = """
 import sys
 import certirl
-stream = certirl.tables.stream(sys.argv[1], domain=(-1, 1), n_actions=3, rows=2**16)
-certirl.measure(stream, basis=certirl.Legendre(5))
+stream = certirl.logs.stream(sys.argv[1], domain=(-1, 1), n_actions=3, rows=2**16)
+certirl.steps.measure(stream, basis=certirl.Legendre(5))
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 
@@ -688,7 +688,7 @@ def test_arrays_do_not_grow_with_the_data(tmp_path):
             file = tmp_path / f"{rows} {kind}.parquet"
             pq.write_table(large_table(rows, kind), file, row_group_size=2**13)
             tracemalloc.start()
-            certirl.measure(tables.stream(file, domain=(-1, 1), n_actions=3, rows=2**13), basis=BASIS)
+            certirl.steps.measure(tables.stream(file, domain=(-1, 1), n_actions=3, rows=2**13), basis=BASIS)
             peaks.append(tracemalloc.get_traced_memory()[1] / 2**20)
             tracemalloc.stop()
     assert max(peaks[2:]) < min(peaks[:2]) + 2, f"peak memory in MB: {peaks}"  # the larger table takes 6 MB
@@ -726,7 +726,7 @@ def test_every_reader_remembers_periodic_coordinates(kind, tmp_path):
     frame = pd.DataFrame(table)
     if kind == "episodes":
         pairs = zip(table["state"], table["next_state"], table["action"], strict=True)
-        log = certirl.from_episodes([([start, end], [action]) for start, end, action in pairs], **asked)
+        log = certirl.logs.from_episodes([([start, end], [action]) for start, end, action in pairs], **asked)
     elif kind == "arrays":
         log = certirl.Transitions(table["state"], table["action"], table["next_state"], **asked)
     else:
@@ -736,9 +736,9 @@ def test_every_reader_remembers_periodic_coordinates(kind, tmp_path):
         write.get(kind, lambda: None)()
         source = {"mapping": table, "stream": table, "pandas": frame, "polars": pl.DataFrame(table)}.get(kind, path)
         if kind == "stream":
-            assert certirl.tables.stream(source, **asked).periodic == (0,)
+            assert certirl.logs.stream(source, **asked).periodic == (0,)
             return
-        log = certirl.tables.read(source, **asked)
+        log = certirl.logs.read(source, **asked)
     assert log.periodic == (0,) and "on [0, 360], periodic in coordinate 0" in str(log)
     assert np.allclose(log.states[:, 0], table["state"] % 360)
     parts = [log.where(log.actions == action) for action in range(2)]
@@ -748,7 +748,7 @@ def test_every_reader_remembers_periodic_coordinates(kind, tmp_path):
 
 
 def test_an_answer_from_a_periodic_log_is_periodic_and_stays_so_in_a_file(tmp_path):
-    log = certirl.tables.read(turns(), domain=(0, 360), periodic=(0,))
+    log = certirl.logs.read(turns(), domain=(0, 360), periodic=(0,))
     solution = certirl.solve(log, discount=0.9, expert=lambda s: (s[:, 0] < 180).astype(int))
     solution.save(tmp_path / "turns.npz")
     for each in (solution, certirl.load(tmp_path / "turns.npz")):
@@ -757,7 +757,7 @@ def test_an_answer_from_a_periodic_log_is_periodic_and_stays_so_in_a_file(tmp_pa
             start, end = function([0.0, 360.0])
             assert start == pytest.approx(end, abs=1e-9)
         assert each.greedy([10.0]) == each.greedy([370.0])
-    assert certirl.coverage(log).basis.periodic_axes == (0,)
+    assert certirl.diagnose.coverage(log).basis.periodic_axes == (0,)
     assert certirl.solve(log, discount=0.9, expert=0).basis.periodic_axes == (0,)
 
 
@@ -765,7 +765,7 @@ def test_a_periodic_coordinate_needs_a_period():
     with pytest.raises(ValueError, match="a periodic coordinate needs a domain"):
         certirl.Transitions([0.0, 1.0], [0, 1], [1.0, 0.0], periodic=(0,))
     with pytest.raises(ValueError, match="transitions name their periodic coordinates"):
-        certirl.policy_from(certirl.tables.read(turns(), domain=(0, 360), periodic=(0,)), periodic=(0,))
+        certirl.policy_from(certirl.logs.read(turns(), domain=(0, 360), periodic=(0,)), periodic=(0,))
 
 
 @pytest.mark.parametrize("kind", ["csv", "pandas", "polars"])
@@ -779,7 +779,7 @@ def test_a_messy_table_is_told_all_of_its_faults_at_once_by_the_names_of_its_epi
     frame.to_csv(path, index=False)
     table = {"csv": path, "pandas": frame, "polars": pl.from_pandas(frame)}[kind]
     with pytest.raises(ValueError) as caught:
-        certirl.tables.read(table, state="x", action="move", episode="run", step="t", domain=(0, 1))
+        certirl.logs.read(table, state="x", action="move", episode="run", step="t", domain=(0, 1))
     assert str(caught.value).endswith(
         ": x is missing or not finite in row 5 (run gh-0) and 11 further rows; move is missing or not finite in row "
         "143 (run gh-14); a state lies outside the domain in row 20 (run gh-2) and 2 further rows: correct these rows "

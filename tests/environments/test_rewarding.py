@@ -134,7 +134,7 @@ def test_a_number_of_its_own_at_the_end_is_paid_from_then_on():
     env.unwrapped.state = np.array([0.49, 0.07])
     assert env.step(2)[1] == pytest.approx(-5.0)
     assert plan(simulator, reward, discount=0.9, points=21).value([0.55, 0.05]) == pytest.approx(-5.0)
-    checked = certirl.rollout_check(
+    checked = certirl.trials.rollout_check(
         reward, simulator, discount=0.9, expert=2, states=[[0.45, 0.0505]], steps=30, samples=2, rng=0
     )
     # Pushing right the car is at 0.5 at once, pushing left one step later.

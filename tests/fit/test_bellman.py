@@ -19,7 +19,7 @@ CASES = [
 @pytest.mark.parametrize(("problem", "basis", "discount"), CASES, ids=lambda x: getattr(x, "name", str(x)))
 def test_margins_agree_with_the_truth_of_every_problem(problem, basis, discount):
     """αᵀFφ(s) against quadrature of the densities, for random smooth rewards."""
-    criterion = certirl.bellman(problem.operators(basis), discount=discount)
+    criterion = certirl.steps.bellman(problem.operators(basis), discount=discount)
     rng = np.random.default_rng(0)
     states = np.linspace(*problem.domain[0], 101)
     for _ in range(5):
@@ -38,12 +38,12 @@ def test_f_equals_the_summed_series(problem, basis, discount):
         term, series = T - operators.Z[a], np.zeros_like(T)
         for _ in range(1200):
             series, term = series + term, discount * T @ term
-        np.testing.assert_allclose(certirl.bellman(operators, discount=discount).F[index], series, atol=1e-10)
+        np.testing.assert_allclose(certirl.steps.bellman(operators, discount=discount).F[index], series, atol=1e-10)
 
 
 def test_the_first_row_of_f_is_zero_and_only_the_inner_block_matters():
     operators = PROBLEM.operators(certirl.Legendre(11))
-    criterion = certirl.bellman(operators, discount=0.7)
+    criterion = certirl.steps.bellman(operators, discount=0.7)
     assert np.abs(criterion.F[:, 0]).max() < 1e-14
     T = operators.Z[0]
     inner = np.linalg.solve(np.eye(10) - 0.7 * T[1:, 1:], (T - operators.Z[1])[1:])
@@ -51,13 +51,13 @@ def test_the_first_row_of_f_is_zero_and_only_the_inner_block_matters():
 
 
 def test_fewer_columns_give_the_same_criterion_where_they_suffice():
-    wide = certirl.bellman(PROBLEM.operators(certirl.Legendre(11)), discount=0.7)
-    narrow = certirl.bellman(PROBLEM.operators(certirl.Legendre(11), 3), discount=0.7)
+    wide = certirl.steps.bellman(PROBLEM.operators(certirl.Legendre(11)), discount=0.7)
+    narrow = certirl.steps.bellman(PROBLEM.operators(certirl.Legendre(11), 3), discount=0.7)
     np.testing.assert_allclose(wide.F[:, :, :3], narrow.F, atol=1e-13)
 
 
 def test_value_and_reward_coordinates_are_inverse():
-    criterion = certirl.bellman(PROBLEM.operators(certirl.Legendre(11), 4), discount=0.7)
+    criterion = certirl.steps.bellman(PROBLEM.operators(certirl.Legendre(11), 4), discount=0.7)
     alpha = np.random.default_rng(1).normal(size=11)
     w = criterion.value_of(alpha)
     np.testing.assert_allclose(criterion.reward_of(w), alpha, atol=1e-12)
@@ -65,7 +65,7 @@ def test_value_and_reward_coordinates_are_inverse():
 
 
 def test_value_function_agrees_with_the_truth():
-    criterion = certirl.bellman(PROBLEM.operators(certirl.Legendre(11)), discount=0.7)
+    criterion = certirl.steps.bellman(PROBLEM.operators(certirl.Legendre(11)), discount=0.7)
     reward = certirl.Reward(criterion.basis, np.random.default_rng(2).normal(size=11))
     nodes, _ = PROBLEM._quadrature()
     ours = criterion.basis.values(nodes) @ criterion.value_of(reward.coefficients)
@@ -80,8 +80,8 @@ def test_standard_errors_match_the_spread_over_repeated_data(paired, count):
     states = np.array([-1.0, -0.3, 0.5])
     curves, variances = [], []
     for seed in range(count):
-        data = certirl.sample(PROBLEM, basis=basis, samples=2_000, rng=seed, paired=paired)
-        criterion = certirl.bellman(certirl.estimate(data, basis=basis, columns=3), discount=0.7)
+        data = certirl.steps.sample(PROBLEM, basis=basis, samples=2_000, rng=seed, paired=paired)
+        criterion = certirl.steps.bellman(certirl.steps.estimate(data, basis=basis, columns=3), discount=0.7)
         x = criterion.columns.values(states)
         curves.append(criterion.margins(alpha) @ x.T)
         variances.append(np.einsum("ni,aij,nj->an", x, criterion.error_forms(alpha), x))
@@ -95,8 +95,8 @@ def test_standard_errors_hold_where_the_error_of_the_expert_is_magnified(paired)
     coins, basis = Coins((0.5, 0.5), (0.3, -0.3)), certirl.Legendre(2)
     states, curves, variances = np.array([-1.0, 0.5, 1.0]), [], []
     for seed in range(150):
-        data = certirl.sample(coins, basis=basis, samples=400, rng=seed, paired=paired)
-        criterion = certirl.bellman(certirl.estimate(data, basis=basis), discount=0.95)
+        data = certirl.steps.sample(coins, basis=basis, samples=400, rng=seed, paired=paired)
+        criterion = certirl.steps.bellman(certirl.steps.estimate(data, basis=basis), discount=0.95)
         x = criterion.columns.values(states)
         curves.append(criterion.margins(np.array([0.0, 1.0])) @ x.T)
         variances.append(np.einsum("ni,aij,nj->an", x, criterion.error_forms(np.array([0.0, 1.0])), x))
@@ -108,9 +108,9 @@ def test_standard_errors_hold_where_the_error_of_the_expert_is_magnified(paired)
 @pytest.mark.parametrize("discount", [0.0, 1.0, -0.1, 1.5, float("nan")])
 def test_a_bad_discount_is_one_sentence(discount):
     with pytest.raises(ValueError, match=r"discount must be a number, finite|strictly between 0 and 1"):
-        certirl.bellman(PROBLEM.operators(certirl.Legendre(3)), discount=discount)
+        certirl.steps.bellman(PROBLEM.operators(certirl.Legendre(3)), discount=discount)
 
 
 def test_an_unknown_expert_is_one_sentence():
     with pytest.raises(ValueError, match="one of the actions"):
-        certirl.bellman(PROBLEM.operators(certirl.Legendre(3)), discount=0.5, expert=3)
+        certirl.steps.bellman(PROBLEM.operators(certirl.Legendre(3)), discount=0.5, expert=3)

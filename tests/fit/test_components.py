@@ -264,7 +264,7 @@ def test_dependent_components_are_warned_about_and_never_certified():
     settings = SETTINGS | {"components": [[0], [1]]}
     with pytest.warns(UserWarning, match="NOT independent"):
         found = certirl.solve(Leaking(problem), delta=0.5, tail=0, samples=60_000, **settings)
-    assert found.status == "undetermined" and "see certirl.find_components" in found.reason
+    assert found.status == "undetermined" and "see certirl.diagnose.components" in found.reason
     assert str(found).startswith("Undetermined: components NOT independent")
 
 
@@ -341,8 +341,8 @@ def test_wrong_types_are_sentences(estimated_sum):
         certirl.solve(PROBLEM, **SETTINGS | {"rng": None})
     with pytest.raises(ValueError, match=r"components=\[\[0\], \[1\], \[2\], \[3\]\]"):
         certirl.solve(certirl.problems.factorised(seed=0, components=4), discount=0.7, rng=0, delta=0.05)
-    data = certirl.sample(PROBLEM.parts[0], basis=certirl.Legendre(5), samples=500, rng=0)
-    moments = certirl.measure(data, basis=certirl.Legendre(5))
+    data = certirl.steps.sample(PROBLEM.parts[0], basis=certirl.Legendre(5), samples=500, rng=0)
+    moments = certirl.steps.measure(data, basis=certirl.Legendre(5))
     with pytest.raises(ValueError, match="moments keep one coordinate alone"):
         certirl.solve(moments, components=[[0]], discount=0.7)
     with pytest.raises(KeyError, match="no component 'light'"):

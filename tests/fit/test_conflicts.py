@@ -119,7 +119,7 @@ def test_solve_proves_that_no_reward_exists(tmp_path):
     )
     assert "  witness  the advantages of action" in text and len(found.witness) >= 3
     assert files.lines_of(certirl.load(found.save(tmp_path / "none"))) == files.lines_of(found)
-    log = certirl.sample(ROOM.dynamics, basis=Legendre(13), samples=40_000, rng=1, design=True)
+    log = certirl.steps.sample(ROOM.dynamics, basis=Legendre(13), samples=40_000, rng=1, design=True)
     from_log = certirl.solve(log, expert=HEAT_REST_HEAT, columns=13, **settings)
     assert from_log.status == "infeasible" and "with probability 0.95:" in str(from_log)
 

@@ -17,7 +17,7 @@ BASIS = certirl.Legendre(11)
 
 
 def exact(problem, basis=BASIS, columns=3):
-    criteria = [certirl.bellman(part.operators(basis, columns), discount=0.7) for part in problem.parts]
+    criteria = [certirl.steps.bellman(part.operators(basis, columns), discount=0.7) for part in problem.parts]
     return as_components(problem.components, basis, problem.domain), criteria
 
 
@@ -45,7 +45,7 @@ def product_rows(criteria, grids, in_values):
 def test_the_joint_program_equals_the_product_grid_program(components, seeds, objective):
     for seed in seeds:
         parts, criteria = exact(certirl.problems.factorised(seed=seed, components=components))
-        found = certirl.recover(criteria, components=parts, objective=objective)
+        found = certirl.steps.recover(criteria, components=parts, objective=objective)
         assert found.status == "solved"
         # A grid that holds the minimisers: there the relaxation to a grid loses nothing.
         points = 5 if components == 2 else 3
@@ -99,10 +99,10 @@ def test_every_solvable_problem_is_solved_and_theorem_8_solves_hardly_any(compon
     for seed in range(count):
         problem = certirl.problems.factorised(seed=seed, components=components)
         parts, criteria = exact(problem)
-        found = certirl.recover(criteria, components=parts)
+        found = certirl.steps.recover(criteria, components=parts)
         solved += found.status == "solved"
         solvable += solvable_on_a_grid(criteria)
-        separately += all(certirl.recover(criterion).status == "solved" for criterion in criteria)
+        separately += all(certirl.steps.recover(criterion).status == "solved" for criterion in criteria)
         if found.reward is not None:
             assert problem.true_margin(found.reward, discount=0.7) == pytest.approx(1, abs=1e-8)
     assert solved == solvable >= 0.9 * count and separately <= alone
@@ -112,7 +112,7 @@ def test_every_solvable_problem_is_solved_and_theorem_8_solves_hardly_any(compon
 def test_a_conflict_has_a_witness_that_cancels_in_every_component(objective):
     for seed in range(3):
         parts, criteria = exact(certirl.problems.factorised(seed=seed, components=3, solvable=False))
-        found = certirl.recover(criteria, components=parts, objective=objective)
+        found = certirl.steps.recover(criteria, components=parts, objective=objective)
         assert found.status == "infeasible" and found.reward is None and np.isnan(found.margin)
         assert found.witness.residual < 1e-7
         assert sum(found.witness.shares.values()) == pytest.approx(1) and found.witness.weights.min() > 0
@@ -131,9 +131,9 @@ def test_a_conflict_has_a_witness_that_cancels_in_every_component(objective):
 def test_one_component_is_what_recover_finds():
     for seed in (3, 7):
         problem = certirl.problems.random_polynomial(seed=seed)
-        criterion = certirl.bellman(problem.operators(BASIS, 3), discount=0.7)
+        criterion = certirl.steps.bellman(problem.operators(BASIS, 3), discount=0.7)
         (part,) = as_components([[0]], BASIS, problem.domain)
-        alone, joint = certirl.recover(criterion), certirl.recover([criterion], components=[part])
+        alone, joint = certirl.steps.recover(criterion), certirl.steps.recover([criterion], components=[part])
         np.testing.assert_allclose(joint.reward.parts[0].coefficients, alone.reward.coefficients, rtol=1e-4, atol=1e-4)
 
 
@@ -143,10 +143,10 @@ def test_both_programs_agree_on_estimated_operators_of_all_families():
         basis = [certirl.Legendre, certirl.Chebyshev, certirl.Fourier][seed % 3](int(rng.integers(4, 12)))
         settings = {"solvable": False} if seed % 4 == 0 else {"unaffected": 0.8, "actions": 4}
         problem = certirl.problems.factorised(seed=seed, components=int(rng.integers(1, 5)), **settings)
-        criteria = [certirl.bellman(part.operators(basis, 3), discount=0.9) for part in problem.parts]
+        criteria = [certirl.steps.bellman(part.operators(basis, 3), discount=0.9) for part in problem.parts]
         parts = as_components(problem.components, basis, problem.domain)
         found = {
-            objective: certirl.recover(criteria, components=parts, objective=objective)
+            objective: certirl.steps.recover(criteria, components=parts, objective=objective)
             for objective in ("least-variance", "l1")
         }
         assert found["l1"].status == found["least-variance"].status != "undetermined"
@@ -154,16 +154,16 @@ def test_both_programs_agree_on_estimated_operators_of_all_families():
 
 def test_max_margin_has_norm_one():
     parts, criteria = exact(certirl.problems.factorised(seed=1, components=4))
-    best, least = (certirl.recover(criteria, components=parts, objective=name) for name in ("max-margin", "l1"))
+    best, least = (certirl.steps.recover(criteria, components=parts, objective=name) for name in ("max-margin", "l1"))
     assert best.reward.norm == pytest.approx(1) and best.margin == pytest.approx(1 / least.reward.norm)
 
 
 def test_diverging_values_are_named():
     parts, criteria = exact(certirl.problems.factorised(seed=1, components=2))
-    wild = certirl.bellman(
+    wild = certirl.steps.bellman(
         _amplified(certirl.problems.factorised(seed=1, components=2).parts[1].operators(BASIS, 3)), discount=0.9
     )
-    found = certirl.recover([criteria[0], wild], components=parts)
+    found = certirl.steps.recover([criteria[0], wild], components=parts)
     assert found.status == "undetermined" and found.reason.startswith("component s1: γT")
 
 
@@ -189,6 +189,6 @@ def test_least_norm_of_two_intervals_by_hand():
 def test_wrong_calls_are_sentences():
     parts, criteria = exact(certirl.problems.factorised(seed=1, components=2))
     with pytest.raises(ValueError, match="objective must be one of"):
-        certirl.recover(criteria, components=parts, objective="best")
+        certirl.steps.recover(criteria, components=parts, objective="best")
     with pytest.raises(ValueError, match="2 components but 1 criteria"):
-        certirl.recover(criteria[:1], components=parts)
+        certirl.steps.recover(criteria[:1], components=parts)

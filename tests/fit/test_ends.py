@@ -48,8 +48,8 @@ def episodes(simulator, policies, count, rng):
             while abs(walk[-1][0]) <= 0.9 and len(taken) < 20:
                 taken.append(int(rng.integers(3) if policy is None else policy(walk[-1][None])[0]))
                 walk.append(simulator.sample(walk[-1][None], taken[-1], rng)[0])
-            found.append(certirl.Episode(np.array(walk), taken, terminated=bool(abs(walk[-1][0]) > 0.9)))
-    return certirl.from_episodes(found, domain=(-1, 1), n_actions=3)
+            found.append(certirl.logs.Episode(np.array(walk), taken, terminated=bool(abs(walk[-1][0]) > 0.9)))
+    return certirl.logs.from_episodes(found, domain=(-1, 1), n_actions=3)
 
 
 @pytest.fixture(scope="module")
@@ -354,7 +354,7 @@ def test_columns_that_held_out_data_chose_may_be_more_than_those_of_a_program():
     states, actions = rng.integers(0, 16, (700, 2)), rng.integers(2, size=700)
     after = np.clip(states + rng.poisson(0.5, states.shape) - np.eye(2, dtype=int)[actions], 0, 15)
     log = certirl.Transitions(states, actions, after, domain=((0, 15), (0, 15)))
-    covered = certirl.coverage(log, basis=of_degree(log.domain, 33), cells=4)
+    covered = certirl.diagnose.coverage(log, basis=of_degree(log.domain, 33), cells=4)
     assert covered.basis.size == 595 > MOST_FUNCTIONS and covered.extrapolated_share.max() > 0
 
 

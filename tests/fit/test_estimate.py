@@ -20,8 +20,8 @@ def test_estimates_converge_to_the_exact_operators(basis, form):
     exact = PROBLEM.operators(basis).Z
     errors = []
     for n in (4_000, 64_000):
-        data = certirl.sample(PROBLEM, basis=basis, samples=n, rng=1)
-        errors.append(np.abs(certirl.estimate(data, basis=basis, form=form).Z - exact).mean())
+        data = certirl.steps.sample(PROBLEM, basis=basis, samples=n, rng=1)
+        errors.append(np.abs(certirl.steps.estimate(data, basis=basis, form=form).Z - exact).mean())
     assert errors[1] < errors[0] / 2.5  # four times smaller, but for luck
     assert errors[1] < 0.02
 
@@ -33,7 +33,9 @@ def test_the_mean_form_is_unbiased_and_its_spread_is_as_stated(basis, count):
     exact = PROBLEM.operators(basis).Z
     runs = np.array(
         [
-            certirl.estimate(certirl.sample(PROBLEM, basis=basis, samples=500, rng=r), basis=basis, form="mean").Z
+            certirl.steps.estimate(
+                certirl.steps.sample(PROBLEM, basis=basis, samples=500, rng=r), basis=basis, form="mean"
+            ).Z
             for r in range(count)
         ]
     )
@@ -46,17 +48,19 @@ def test_least_squares_has_less_variance_than_the_mean():
     exact = PROBLEM.operators(basis, 3).Z
     errors = {"mean": [], "least-squares": []}
     for r in range(60):
-        data = certirl.sample(PROBLEM, basis=basis, samples=500, rng=r)
+        data = certirl.steps.sample(PROBLEM, basis=basis, samples=500, rng=r)
         for form in errors:
-            errors[form].append(((certirl.estimate(data, basis=basis, columns=3, form=form).Z - exact) ** 2).sum())
+            errors[form].append(
+                ((certirl.steps.estimate(data, basis=basis, columns=3, form=form).Z - exact) ** 2).sum()
+            )
     saved = np.array(errors["mean"]) - np.array(errors["least-squares"])  # a fifth of the error, beyond doubt
     assert saved.mean() > 6 * saved.std(ddof=1) / np.sqrt(len(saved))
     assert 0.15 < saved.sum() / np.sum(errors["mean"]) < 0.25
 
 
 def test_moments_equal_the_plain_sums():
-    data = certirl.sample(PROBLEM, basis=certirl.Legendre(5), samples=300, rng=0)
-    moments = certirl.measure(data, basis=certirl.Legendre(5), columns=3)
+    data = certirl.steps.sample(PROBLEM, basis=certirl.Legendre(5), samples=300, rng=0)
+    moments = certirl.steps.measure(data, basis=certirl.Legendre(5), columns=3)
     states, next_states = data.of_action(1)
     x, y = certirl.Legendre(3).values(states), certirl.Legendre(5).values(next_states)
     np.testing.assert_allclose(moments.cross[1], sum(np.outer(b, a) for a, b in zip(x, y, strict=True)), atol=1e-10)
@@ -68,31 +72,31 @@ def test_moments_equal_the_plain_sums():
 
 def test_moments_add_up_and_lead():
     basis = certirl.Fourier(7)
-    one, two = (certirl.sample(PROBLEM, basis=basis, samples=n, rng=n) for n in (200, 333))
+    one, two = (certirl.steps.sample(PROBLEM, basis=basis, samples=n, rng=n) for n in (200, 333))
     both = certirl.Transitions(
         *(np.concatenate([getattr(one, f), getattr(two, f)]) for f in ("states", "actions", "next_states")),
         domain=PROBLEM.domain,
     )
-    added = certirl.measure(one, basis=basis) + certirl.measure(two, basis=basis)
-    whole = certirl.measure(both, basis=basis)
+    added = certirl.steps.measure(one, basis=basis) + certirl.steps.measure(two, basis=basis)
+    whole = certirl.steps.measure(both, basis=basis)
     for name in ("counts", "gram", "cross", "outer"):
         np.testing.assert_allclose(getattr(added, name), getattr(whole, name), atol=1e-10)
-    small = certirl.measure(both, basis=certirl.Fourier(5), columns=3)
+    small = certirl.steps.measure(both, basis=certirl.Fourier(5), columns=3)
     np.testing.assert_allclose(whole.leading(5, 3).cross, small.cross, atol=1e-10)
 
 
 def test_paired_moments_hold_the_covariance_between_actions():
     basis = certirl.Legendre(4)
-    data = certirl.sample(PROBLEM, basis=basis, samples=500, rng=0, paired=True)
-    moments = certirl.measure(data, basis=basis)
+    data = certirl.steps.sample(PROBLEM, basis=basis, samples=500, rng=0, paired=True)
+    moments = certirl.steps.measure(data, basis=basis)
     one, two = (basis.values(data.of_action(a)[1]) for a in (0, 2))
     np.testing.assert_allclose(moments.outer[0, 2], one.T @ two, atol=1e-9)
-    alone = certirl.measure(certirl.sample(PROBLEM, basis=basis, samples=500, rng=1), basis=basis)
+    alone = certirl.steps.measure(certirl.steps.sample(PROBLEM, basis=basis, samples=500, rng=1), basis=basis)
     mixed = moments + alone
     assert not mixed.paired and np.abs(mixed.outer[0, 2]).max() == 0
     np.testing.assert_allclose(mixed.outer[2, 2], moments.outer[2, 2] + alone.outer[2, 2])
-    paired = certirl.estimate(moments).noise
-    Z = certirl.estimate(moments, deflate=False).Z
+    paired = certirl.steps.estimate(moments).noise
+    Z = certirl.steps.estimate(moments, deflate=False).Z
     steps = [data.of_action(a) for a in range(3)]
     residuals = [basis.values(y) - basis.values(x) @ Z[a].T for a, (x, y) in enumerate(steps)]
     np.testing.assert_allclose(paired[0, 2], residuals[0].T @ residuals[2] / (500 - 4), atol=1e-9)
@@ -101,9 +105,9 @@ def test_paired_moments_hold_the_covariance_between_actions():
 def test_each_action_of_a_pair_has_its_own_law():
     """Common random numbers couple the actions and leave each one's distribution alone."""
     basis = certirl.Legendre(7)
-    data = certirl.sample(PROBLEM, basis=basis, samples=60_000, rng=0, paired=True)
+    data = certirl.steps.sample(PROBLEM, basis=basis, samples=60_000, rng=0, paired=True)
     exact = PROBLEM.operators(basis, 3).Z
-    assert np.abs(certirl.estimate(data, basis=basis, columns=3).Z - exact).max() < 0.05
+    assert np.abs(certirl.steps.estimate(data, basis=basis, columns=3).Z - exact).max() < 0.05
     states = [data.of_action(a)[0] for a in range(3)]
     np.testing.assert_array_equal(states[0], states[2])
 
@@ -118,11 +122,11 @@ def test_folds_are_disjoint_and_complete():
 
 
 def test_the_first_row_is_known_not_estimated():
-    data = certirl.sample(PROBLEM, basis=certirl.Legendre(6), samples=50, rng=0)
+    data = certirl.steps.sample(PROBLEM, basis=certirl.Legendre(6), samples=50, rng=0)
     for form in ("mean", "least-squares"):
-        Z = certirl.estimate(data, basis=certirl.Legendre(6), form=form).Z
+        Z = certirl.steps.estimate(data, basis=certirl.Legendre(6), form=form).Z
         np.testing.assert_array_equal(Z[:, 0], np.tile(np.eye(6)[0], (3, 1)))
-    raw = certirl.estimate(data, basis=certirl.Legendre(6), form="mean", deflate=False).Z
+    raw = certirl.steps.estimate(data, basis=certirl.Legendre(6), form="mean", deflate=False).Z
     assert np.abs(raw[:, 0, 1:]).max() > 1e-3
 
 
@@ -141,7 +145,7 @@ def test_logged_states_from_anywhere_are_fine_for_least_squares():
         next_states[actions == a] = PROBLEM.sample(states[actions == a], a, rng)
     data = certirl.Transitions(states, actions, next_states, domain=(-1, 1))
     exact = PROBLEM.operators(certirl.Legendre(7), 3).Z
-    error = {form: np.abs(certirl.estimate(data, basis=certirl.Legendre(7), columns=3, form=form).Z - exact).max()
+    error = {form: np.abs(certirl.steps.estimate(data, basis=certirl.Legendre(7), columns=3, form=form).Z - exact).max()
              for form in ("mean", "least-squares")}  # fmt: skip
     assert error["least-squares"] < 0.1 < error["mean"]
 
@@ -162,8 +166,8 @@ def test_memory_does_not_grow_with_the_number_of_samples(keeps):
 
 def test_noise_is_the_conditional_covariance_of_the_next_functions():
     basis = certirl.Legendre(5)
-    data = certirl.sample(PROBLEM, basis=basis, samples=100_000, rng=0)
-    estimated, exact = certirl.estimate(data, basis=basis).noise, PROBLEM.operators(basis).noise
+    data = certirl.steps.sample(PROBLEM, basis=basis, samples=100_000, rng=0)
+    estimated, exact = certirl.steps.estimate(data, basis=basis).noise, PROBLEM.operators(basis).noise
     np.testing.assert_allclose(estimated, exact, atol=0.02)
 
 
@@ -172,16 +176,16 @@ def test_a_singular_gram_matrix_is_refused_with_the_cure():
         np.tile([0.1, 0.2], 30), np.tile([0, 1], 30).repeat(1), np.linspace(-1, 1, 60), domain=(-1, 1)
     )
     with pytest.raises(ValueError, match="fewer columns, or states that cover"):
-        certirl.estimate(data, basis=certirl.Legendre(5))
+        certirl.steps.estimate(data, basis=certirl.Legendre(5))
 
 
 def test_an_action_never_seen_is_named():
     data = certirl.Transitions(np.linspace(-1, 1, 50), np.zeros(50), np.linspace(1, -1, 50), n_actions=2)
     with pytest.raises(ValueError, match="action 1 was never seen"):
-        certirl.estimate(data, basis=certirl.Legendre(3))
+        certirl.steps.estimate(data, basis=certirl.Legendre(3))
 
 
 def test_moments_of_different_bases_do_not_add():
-    data = certirl.sample(PROBLEM, basis=certirl.Legendre(5), samples=30, rng=0)
+    data = certirl.steps.sample(PROBLEM, basis=certirl.Legendre(5), samples=30, rng=0)
     with pytest.raises(ValueError, match="same bases"):
-        certirl.measure(data, basis=certirl.Legendre(5)) + certirl.measure(data, basis=certirl.Fourier(5))
+        certirl.steps.measure(data, basis=certirl.Legendre(5)) + certirl.steps.measure(data, basis=certirl.Fourier(5))

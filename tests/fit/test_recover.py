@@ -5,17 +5,18 @@ import pytest
 from scipy.optimize import linprog, minimize
 
 import certirl
+from certirl import steps
 from certirl.fit.program import LeastVariance, LinearProgram, least_norm
 from certirl.fit.recover import OBJECTIVES, cover_points
 from certirl.ground.status import Reason
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
-EXACT = certirl.bellman(PROBLEM.operators(certirl.Legendre(11)), discount=0.7)
+EXACT = steps.bellman(PROBLEM.operators(certirl.Legendre(11)), discount=0.7)
 
 
 def noisy(basis, samples=3_000, columns=None, seed=0):
-    data = certirl.sample(PROBLEM, basis=basis, samples=samples, rng=seed)
-    return certirl.bellman(certirl.estimate(data, basis=basis, columns=columns), discount=0.7)
+    data = steps.sample(PROBLEM, basis=basis, samples=samples, rng=seed)
+    return steps.bellman(steps.estimate(data, basis=basis, columns=columns), discount=0.7)
 
 
 def on_a_grid(criterion, alpha, count=20_001):
@@ -28,7 +29,7 @@ def on_a_grid(criterion, alpha, count=20_001):
 @pytest.mark.parametrize("basis", [certirl.Legendre(15), certirl.Fourier(15), certirl.Chebyshev(15)], ids=str)
 def test_the_margin_holds_between_all_points_of_a_dense_grid(objective, basis):
     criterion = noisy(basis)
-    found = certirl.recover(criterion, objective=objective)
+    found = steps.recover(criterion, objective=objective)
     assert found.status == "solved"
     lowest = on_a_grid(criterion, found.reward.coefficients).min()
     assert lowest >= found.margin * (1 - 1e-9)
@@ -45,21 +46,21 @@ def brute_force_l1(criterion, count=4_001):
 @pytest.mark.parametrize("basis", [certirl.Legendre(9), certirl.Fourier(9)], ids=str)
 def test_l1_equals_the_brute_force_program(basis):
     criterion = noisy(basis)
-    found = certirl.recover(criterion, objective="l1")
+    found = steps.recover(criterion, objective="l1")
     assert found.reward.norm == pytest.approx(brute_force_l1(criterion), rel=1e-5)
 
 
 def test_best_margin_is_the_reciprocal_of_the_least_norm():
     for criterion in (EXACT, noisy(certirl.Fourier(9))):
-        beta = certirl.recover(criterion, objective="max-margin")
-        least = certirl.recover(criterion, objective="l1")
+        beta = steps.recover(criterion, objective="max-margin")
+        least = steps.recover(criterion, objective="l1")
         assert beta.reward.norm == pytest.approx(1, abs=1e-9)
         assert beta.margin == pytest.approx(1 / least.reward.norm, rel=1e-5)
 
 
 def test_least_variance_equals_a_general_solver_and_beats_the_others():
     criterion = noisy(certirl.Legendre(7), columns=3)
-    found = certirl.recover(criterion)
+    found = steps.recover(criterion)
     C = criterion.spread[1:, 1:]
     variance = lambda w: w[1:] @ C @ w[1:]  # noqa: E731
     features = criterion.columns.values(np.linspace(-1, 1, 201))
@@ -73,14 +74,14 @@ def test_least_variance_equals_a_general_solver_and_beats_the_others():
         options={"maxiter": 1000, "ftol": 1e-14},
     )
     assert variance(found.value) == pytest.approx(peer.fun * 100, rel=1e-3)
-    other = certirl.recover(criterion, objective="l1")
+    other = steps.recover(criterion, objective="l1")
     assert variance(found.value) < variance(other.value)
 
 
 def test_cover_is_the_papers_and_may_dip_between_its_points():
     criterion = noisy(certirl.Fourier(25), samples=2_000)
-    exact = certirl.recover(criterion, objective="l1")
-    cover = certirl.recover(criterion, objective="l1", cover=0.2)
+    exact = steps.recover(criterion, objective="l1")
+    cover = steps.recover(criterion, objective="l1", cover=0.2)
     points = cover_points(((-1.0, 1.0),), 0.2)
     assert len(points) == 10
     assert np.abs(np.linspace(-1, 1, 999)[:, None] - points.T).min(axis=1).max() <= 0.2
@@ -94,8 +95,8 @@ def test_cover_is_the_papers_and_may_dip_between_its_points():
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_an_infeasible_problem_names_states_actions_and_weights(objective):
     problem = certirl.problems.unsolvable(seed=3)
-    criterion = certirl.bellman(problem.operators(certirl.Legendre(11)), discount=0.7)
-    found = certirl.recover(criterion, objective=objective)
+    criterion = steps.bellman(problem.operators(certirl.Legendre(11)), discount=0.7)
+    found = steps.recover(criterion, objective=objective)
     assert found.status == "infeasible" and found.reward is None
     witness = found.witness
     assert witness.weights.min() > 0 and witness.weights.sum() == pytest.approx(1)
@@ -111,15 +112,15 @@ def test_an_infeasible_problem_names_states_actions_and_weights(objective):
 
 
 def test_a_thermostat_left_off_cannot_be_explained():
-    criterion = certirl.bellman(certirl.problems.thermostat().operators(certirl.Legendre(15)), discount=0.9, expert=1)
-    assert certirl.recover(criterion).status == "infeasible"
+    criterion = steps.bellman(certirl.problems.thermostat().operators(certirl.Legendre(15)), discount=0.9, expert=1)
+    assert steps.recover(criterion).status == "infeasible"
 
 
 @pytest.mark.parametrize("rounding", [0.0, 1e-15])
 def test_an_action_equal_to_the_experts_is_a_conflict(rounding):
     operators = PROBLEM.operators(certirl.Legendre(5))
     twin = replace(operators, Z=operators.Z[[0, 1, 0]] + rounding * np.arange(3)[:, None, None])
-    found = certirl.recover(certirl.bellman(twin, discount=0.7))
+    found = steps.recover(steps.bellman(twin, discount=0.7))
     assert found.status == "infeasible" and set(found.witness.actions) == {2}
     assert "has exactly the effect of action 0, which the expert takes" in str(found.witness)
 
@@ -127,8 +128,8 @@ def test_an_action_equal_to_the_experts_is_a_conflict(rounding):
 @pytest.mark.parametrize("objective", ["l1", "least-variance"])
 def test_the_soft_form_explains_what_it_can(objective):
     problem = certirl.problems.unsolvable(seed=3)
-    criterion = certirl.bellman(problem.operators(certirl.Legendre(7)), discount=0.7)
-    found = certirl.recover(criterion, objective=objective, slack=1.0)
+    criterion = steps.bellman(problem.operators(certirl.Legendre(7)), discount=0.7)
+    found = steps.recover(criterion, objective=objective, slack=1.0)
     assert found.status == "undetermined" and found.finding == Reason.SOFT.finding()
     assert found.slack.max() >= 1 - 1e-6  # of two opposite rows, one misses by at least the whole margin
     values = np.array(
@@ -148,15 +149,15 @@ def test_the_soft_form_minimises_what_it_says():
     m, k = rows.shape
     cost = np.concatenate([np.ones(2 * k), np.full(m, price)])
     peer = linprog(cost, A_ub=np.hstack([-rows, rows, -np.eye(m)]), b_ub=-np.ones(m), bounds=(0, None))
-    found = certirl.recover(EXACT, objective="l1", cover=0.1, slack=price)
+    found = steps.recover(EXACT, objective="l1", cover=0.1, slack=price)
     assert found.reward.norm + price * found.slack.sum() == pytest.approx(peer.fun, rel=1e-6)
     assert found.slack.max() > 0.1
 
 
 @pytest.mark.parametrize("objective", ["l1", "least-variance"])
 def test_a_dear_slack_is_not_used(objective):
-    soft = certirl.recover(EXACT, objective=objective, slack=1e7, cover=0.02)
-    hard = certirl.recover(EXACT, objective=objective, cover=0.02)
+    soft = steps.recover(EXACT, objective=objective, slack=1e7, cover=0.02)
+    hard = steps.recover(EXACT, objective=objective, cover=0.02)
     assert soft.slack.max() < 1e-2
     assert soft.reward.norm == pytest.approx(hard.reward.norm, rel=1e-2)
 
@@ -165,12 +166,12 @@ def test_a_diverging_series_is_refused():
     operators = PROBLEM.operators(certirl.Legendre(5))
     Z = operators.Z.copy()
     Z[0, 1:, 1:] = np.eye(4) * 1.2
-    found = certirl.recover(certirl.bellman(replace(operators, Z=Z), discount=0.9))
+    found = steps.recover(steps.bellman(replace(operators, Z=Z), discount=0.9))
     assert found.status == "undetermined" and found.finding == Reason.DIVERGES.finding(which="")
 
 
 def test_rounds_that_run_out_are_said():
-    found = certirl.recover(noisy(certirl.Legendre(25)), objective="l1", max_rounds=1)
+    found = steps.recover(noisy(certirl.Legendre(25)), objective="l1", max_rounds=1)
     assert found.status == "undetermined" and found.finding == Reason.ROUNDS.finding()
 
 
@@ -213,7 +214,7 @@ def test_rows_added_later_count_as_much():
 )
 def test_bad_settings_are_one_sentence(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
-        certirl.recover(EXACT, **settings)
+        steps.recover(EXACT, **settings)
 
 
 def test_the_shortest_solution_is_the_shortest():

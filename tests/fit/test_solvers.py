@@ -37,7 +37,7 @@ LIES = {
 def criterion():
     """A problem for which there is a reward."""
     operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(5))
-    return certirl.bellman(operators, discount=0.7, expert=0)
+    return certirl.steps.bellman(operators, discount=0.7, expert=0)
 
 
 def lying_nnls(monkeypatch, lie):
@@ -82,7 +82,7 @@ def is_right_or_failed(found, criterion):
 def test_lies_about_least_squares_are_noticed(monkeypatch, criterion, lie):
     lying_nnls(monkeypatch, LIES[lie])
     assert non_negative(np.eye(3), np.array([1.0, 2.0, 3.0])) is None
-    found = certirl.recover(criterion)
+    found = certirl.steps.recover(criterion)
     assert found.finding == Reason.SOLVER.finding() and found.reward is None
 
 
@@ -100,13 +100,13 @@ def test_lies_about_sums_over_components_are_noticed(monkeypatch, lie):
 @pytest.mark.parametrize("lie", LIES)
 def test_lies_about_linear_programs_are_noticed(monkeypatch, criterion, lie):
     lying_highs(monkeypatch, LIES[lie])
-    assert is_right_or_failed(certirl.recover(criterion, objective="l1", max_rounds=5), criterion)
+    assert is_right_or_failed(certirl.steps.recover(criterion, objective="l1", max_rounds=5), criterion)
 
 
 @pytest.mark.parametrize("status", ["Infeasible", "Unbounded", "Time limit reached", "Not Set", ""])
 def test_a_wrong_status_of_a_linear_program_is_noticed(monkeypatch, criterion, status):
     lying_highs(monkeypatch, lambda x: x, status or "nonsense")
-    found = certirl.recover(criterion, objective="l1")
+    found = certirl.steps.recover(criterion, objective="l1")
     assert found.finding == Reason.SOLVER.finding() and found.reward is None
 
 
@@ -135,7 +135,7 @@ def test_lies_about_weights_of_features_are_noticed(monkeypatch, lie, status):
         return SimpleNamespace(status=status, x=LIES[lie](linprog(*given, **settings).x))
 
     monkeypatch.setattr(scipy.optimize, "linprog", lying)
-    log = certirl.sample(ROOM.dynamics, basis=certirl.Legendre(5), samples=300, rng=0)
+    log = certirl.steps.sample(ROOM.dynamics, basis=certirl.Legendre(5), samples=300, rng=0)
     settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
     found = certirl.solve(log, discount=0.9, expert=ROOM.expert, settings=settings)
     assert found.status == "undetermined" and found.reward is None

@@ -151,7 +151,7 @@ def test_terminal_states_are_worth_nothing():
 def test_regressed_effects_come_close_to_the_true_ones():
     simulator, rng = Corridor(noise=0.1), np.random.default_rng(0)
     basis = certirl.Legendre(6).on(simulator.domain)
-    log = certirl.sample(simulator, basis=basis, samples=20_000, rng=0)
+    log = certirl.steps.sample(simulator, basis=basis, samples=20_000, rng=0)
     found = regress(log, basis).effects(live_states(simulator, 300, rng))
     truth = np.stack(
         [np.mean([basis.values(simulator.sample(found.states, a, rng)) for _ in range(400)], axis=0) for a in range(3)]
@@ -168,7 +168,7 @@ def test_the_noise_of_a_row_is_what_repetition_shows(paired):
     states = np.linspace(-0.95, 0.95, 41)[:, None]
     rows, claims = [], []
     for seed in range(60):
-        log = certirl.sample(simulator, basis=basis, samples=600, rng=seed, paired=paired)
+        log = certirl.steps.sample(simulator, basis=basis, samples=600, rng=seed, paired=paired)
         found = regress(log, basis, degrees=(1.5,))
         effects = found.effects(states)
         rows.append(effects.after(2, EVERY) - effects.after(0, EVERY))

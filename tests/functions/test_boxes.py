@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import certirl
-from certirl import Fourier, Legendre, problems, product
+from certirl import Fourier, Legendre, diagnose, problems, product, steps
 from certirl.fit.recover import OBJECTIVES, cover_points
 from certirl.ground.domain import mesh
 from certirl.ground.status import Reason
@@ -21,8 +21,8 @@ FINE = mesh([np.linspace(-1, 1, 81)] * 2)
 
 
 def noisy(samples=2_000, basis=SMALL, problem=WHIRL, seed=0):
-    data = certirl.sample(problem, basis=basis, samples=samples, rng=seed, design=True)
-    return certirl.bellman(certirl.estimate(data, basis=basis), discount=0.7)
+    data = steps.sample(problem, basis=basis, samples=samples, rng=seed, design=True)
+    return steps.bellman(steps.estimate(data, basis=basis), discount=0.7)
 
 
 def test_sums_are_those_of_all_values_at_once():
@@ -45,7 +45,7 @@ def test_estimation_never_holds_all_values_at_once():
         x, y = rng.uniform(-1, 1, (2, n, 3))
         data = certirl.Transitions(x, np.arange(n) % 2, y, domain=[(-1, 1)] * 3)
         tracemalloc.start()
-        certirl.measure(data, basis=basis, columns=20, map=1)
+        steps.measure(data, basis=basis, columns=20, map=1)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert basis.size * 220_000 * 8 > 290e6
@@ -67,7 +67,7 @@ def test_values_take_as_much_memory_as_the_index_set():
 @pytest.mark.parametrize("basis", [SMALL, product(Fourier(5), Legendre(6)), product(Legendre(9), Legendre(9))], ids=str)
 def test_the_margin_is_a_lower_bound_on_a_dense_grid(objective, basis):
     criterion = noisy(basis=basis, samples=4_000)
-    found = certirl.recover(criterion, objective=objective)
+    found = steps.recover(criterion, objective=objective)
     assert found.status == "solved" and found.states.shape[1] == 2
     lowest = (criterion.margins(found.reward.coefficients) @ criterion.columns.values(FINE).T).min()
     assert found.margin <= lowest <= found.margin * 1.03
@@ -80,7 +80,7 @@ def test_recover_agrees_with_the_program_on_a_fine_grid():
     rows = np.concatenate([criterion.columns.values(FINE) @ F.T for F in criterion.F])
     k = rows.shape[1]
     peer = linprog(np.ones(2 * k), A_ub=np.hstack([-rows, rows]), b_ub=-np.ones(len(rows)), bounds=(0, None))
-    found = certirl.recover(criterion, objective="l1")
+    found = steps.recover(criterion, objective="l1")
     assert found.reward.norm >= peer.fun * (1 - 1e-6)  # more constraints than the grid has
     assert found.reward.norm == pytest.approx(peer.fun, rel=2e-3)
     assert len(found.states) < len(rows) / 100
@@ -98,19 +98,19 @@ def test_the_cover_covers(domain, radius):
 
 def test_a_cover_holds_at_its_points_and_says_what_happens_between():
     criterion = noisy(samples=400)
-    found = certirl.recover(criterion, objective="l1", cover=0.9)
+    found = steps.recover(criterion, objective="l1", cover=0.9)
     values = criterion.margins(found.reward.coefficients) @ criterion.columns.values(cover_points(SMALL.domain, 0.9)).T
     assert values.min() >= 1 - 1e-7 and found.margin < 1
     assert found.finding in (Reason.COVER.finding(), Reason.SOLVED.finding())
     with pytest.raises(ValueError, match="diagonal"):
-        certirl.recover(criterion, cover=5.0)
+        steps.recover(criterion, cover=5.0)
     with pytest.raises(ValueError, match="points, more than 1,000,000: leave cover out"):
-        certirl.recover(criterion, cover=1e-4)
+        steps.recover(criterion, cover=1e-4)
 
 
 def test_the_soft_form_has_a_cover_of_its_own():
     problem = Mixed(WHIRL)
-    found = certirl.recover(certirl.bellman(problem.operators(SMALL), discount=0.7), objective="l1", slack=1.0)
+    found = steps.recover(steps.bellman(problem.operators(SMALL), discount=0.7), objective="l1", slack=1.0)
     assert found.finding == Reason.SOFT.finding() and found.slack.max() >= 1 - 1e-6
     assert 300 <= len(found.states) / 2 <= 500
 
@@ -132,7 +132,7 @@ def test_solve_finds_truly_right_rewards(name, seed):
 def test_three_coordinates_and_a_log():
     problem = problems.whirl(dimension=3)
     basis = product(*[Legendre(5)] * 3)
-    log = certirl.sample(problem, basis=basis, samples=4_000, rng=0, design=True)
+    log = steps.sample(problem, basis=basis, samples=4_000, rng=0, design=True)
     solution = certirl.solve(log, discount=0.8, basis=basis, columns=20)
     assert solution.status == "solved" and solution.columns.size == 20
     assert problem.true_margin(solution.reward, discount=0.8) > 0
@@ -165,16 +165,16 @@ def test_saving_and_loading_keep_everything(tmp_path):
     assert again.basis == solution.basis and again.columns == solution.columns
     np.testing.assert_array_equal(again.margins(FINE), solution.margins(FINE))
     np.testing.assert_array_equal(again.reward(FINE), solution.reward(FINE))
-    moments = certirl.measure(certirl.sample(WHIRL, basis=SMALL, samples=500, rng=0), basis=SMALL, columns=6)
+    moments = steps.measure(steps.sample(WHIRL, basis=SMALL, samples=500, rng=0), basis=SMALL, columns=6)
     kept = certirl.data.moments.load(moments.save(tmp_path / "moments"))
     assert kept.rows == moments.rows and kept.columns == moments.columns
     assert certirl.solve(kept, discount=0.8).columns.size == 6
 
 
 def test_moments_of_fewer_functions_are_leading_blocks():
-    data = certirl.sample(WHIRL, basis=SMALL, samples=500, rng=0)
-    whole = certirl.measure(data, basis=SMALL.resized(15), columns=10)
-    part = certirl.measure(data, basis=SMALL.resized(6), columns=3)
+    data = steps.sample(WHIRL, basis=SMALL, samples=500, rng=0)
+    whole = steps.measure(data, basis=SMALL.resized(15), columns=10)
+    part = steps.measure(data, basis=SMALL.resized(6), columns=3)
     np.testing.assert_allclose(whole.leading(6, 3).cross, part.cross, rtol=1e-12, atol=1e-10)
     assert certirl.solve(whole, discount=0.8, basis=product(Legendre(4), Legendre(4))).basis.size == 10
     with pytest.raises(ValueError, match="measure again"):
@@ -200,7 +200,7 @@ def test_bad_input_is_one_sentence(settings, sentence):
 def test_what_is_for_one_coordinate_says_so():
     solution = certirl.solve(WHIRL, discount=0.8, basis=SMALL, samples=1_000, rng=0)
     with pytest.raises(ValueError, match="a diagnosis is for states of one coordinate"):
-        certirl.diagnose(WHIRL, samples=1_000, rng=1)
+        diagnose.columns(WHIRL, samples=1_000, rng=1)
     with pytest.raises(ValueError, match="row 0 is"):
         solution.reward([3.0, 0.0])
     with pytest.raises(ValueError, match=r"shape \[n, 2\]"):

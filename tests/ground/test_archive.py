@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 import certirl
 import files
+from certirl.functions.bases import Basis
 from certirl.ground import archive, unpacking
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array
@@ -44,7 +45,7 @@ class Leaf(NamedTuple):
 class Branch:
     counts: Annotated[NDArray[np.int64], Shape("A")]
     table: Annotated[Array, Shape("A k")]
-    basis: certirl.Basis
+    basis: Basis
     coefficients: Annotated[Array, Shape("basis.size")] | None = None
 
     def as_read(self, file: str) -> "Branch":

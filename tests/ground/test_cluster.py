@@ -73,7 +73,7 @@ def place(request):
 
 
 def logged(samples):
-    return certirl.sample(PROBLEM, basis=BASIS, samples=samples, rng=0)
+    return certirl.steps.sample(PROBLEM, basis=BASIS, samples=samples, rng=0)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_moments_of_draws(place, paired):
 def test_moments_of_a_log(place, samples, log):
     data = log if samples == 100_000 else logged(samples)
     assert _map.is_heavy(itself, data.chunks()) == (samples == 100_000)
-    assert_same(certirl.measure(data, basis=BASIS, map=place), certirl.measure(data, basis=BASIS, map=1))
+    assert_same(certirl.steps.measure(data, basis=BASIS, map=place), certirl.steps.measure(data, basis=BASIS, map=1))
 
 
 @pytest.mark.parametrize("place", PLACES, indirect=True)
@@ -144,7 +144,7 @@ def test_moments_of_files_named_from_here(place, files, monkeypatch):
     given = {"domain": (-1, 1), "n_actions": 3, "rows": 1_500}
     assert len(tables.stream("*.parquet", **given).chunks()) == 9
     found, expected = (
-        certirl.measure(tables.stream("*.parquet", **given), basis=BASIS, map=where) for where in (place, 1)
+        certirl.steps.measure(tables.stream("*.parquet", **given), basis=BASIS, map=where) for where in (place, 1)
     )
     assert_same(found, expected)
     assert found.files == expected.files

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import Legendre
+from certirl import Legendre, diagnose, dynamics, logs, steps, trials
 from certirl.data.dependence import noise_fault
 from certirl.data.policy import as_policy
 from certirl.data.simulator import as_generator, ask, terminal_of
@@ -121,7 +121,7 @@ def test_an_expert_that_changes_its_states_is_refuted_and_solved_alike():
     assert (one.estimated, one.margin, one.losses) == (other.estimated, other.margin, other.losses)
     one, other = (certirl.solve(Drift(), expert=expert, discount=0.7, samples=500, rng=1) for expert in (dirty, clean))
     np.testing.assert_array_equal(one.reward.coefficients, other.reward.coefficients)
-    log = certirl.sample(Drift(), basis=Legendre(5), samples=500, rng=0)
+    log = steps.sample(Drift(), basis=Legendre(5), samples=500, rng=0)
     one, other = (certirl.solve(log, expert=expert, discount=0.7) for expert in (dirty, clean))
     np.testing.assert_array_equal(one.reward.coefficients, other.reward.coefficients)
 
@@ -171,8 +171,8 @@ def test_simulators_that_work_in_place_or_reuse_their_answer_give_the_same_numbe
     for settings in ({"expert": 1, "samples": 2_000}, {"expert": clean, "samples": 500}):
         one, other = (certirl.solve(own, discount=0.7, rng=3, **settings) for own in (kind(), Drift()))
         np.testing.assert_array_equal(one.reward.coefficients, other.reward.coefficients)
-    first = certirl.sample(kind(), basis=Legendre(3), samples=50, rng=0, paired=True)
-    second = certirl.sample(Drift(), basis=Legendre(3), samples=50, rng=0, paired=True)
+    first = steps.sample(kind(), basis=Legendre(3), samples=50, rng=0, paired=True)
+    second = steps.sample(Drift(), basis=Legendre(3), samples=50, rng=0, paired=True)
     np.testing.assert_array_equal(first.next_states, second.next_states)
 
 
@@ -221,7 +221,7 @@ def test_generators_of_one_seed_give_every_role_its_own_numbers(role):
 
 def test_one_generator_gives_new_numbers_at_every_call():
     rng = np.random.default_rng(0)
-    first, second = (certirl.sample(Drift(), basis=Legendre(3), samples=5, rng=rng) for _ in range(2))
+    first, second = (steps.sample(Drift(), basis=Legendre(3), samples=5, rng=rng) for _ in range(2))
     assert not np.intersect1d(first.states, second.states).size
 
 
@@ -239,7 +239,7 @@ def test_a_solution_and_its_certificate_see_different_data_though_both_have_a_ge
         lambda rng: certirl.solve(Recorded(), discount=0.7, basis=Legendre(3), columns=3, samples=300, rng=rng),
         lambda rng: certirl.certify(lambda s: s[:, 0], Recorded(), rng=rng, **proof),
         lambda rng: certirl.refute(Recorded(), expert=0, basis=Legendre(3), samples=300, rng=rng),
-        lambda rng: certirl.rollout_check(lambda s: s[:, 0], Recorded(), discount=0.5, rng=rng, samples=2, steps=2),
+        lambda rng: trials.rollout_check(lambda s: s[:, 0], Recorded(), discount=0.5, rng=rng, samples=2, steps=2),
     ]
     for call in calls:
         seen.append([])
@@ -477,13 +477,13 @@ PLACE = r" failed in failing\.fail \(.*test_doors\.py, line \d+\)"
         ("the reward", lambda fail: certirl.certify(fail, Coin(), expert=0, **PROOF)),
         ("the reward", lambda fail: certirl.planning.plan(Drift(), **REWARDED | {"reward": fail})),
         ("tail", lambda fail: certirl.certify(clean, Coin(), expert=0, **PROOF | {"tail": fail})),
-        ("the density", lambda fail: certirl.tail_from_density(fail, SIDE, n_actions=2).number(Legendre(2))),
+        ("the density", lambda fail: dynamics.tail_from_density(fail, SIDE, n_actions=2).number(Legendre(2))),
         ("margin", lambda fail: certirl.solve(Drift(), **PLAIN, expert=clean, settings=certirl.Settings(margin=fail))),
         (
             "the feature 'f'",
             lambda fail: certirl.solve(Drift(), **PLAIN, settings=certirl.Settings(features={"f": fail})),
         ),
-        ("state", lambda fail: certirl.from_episodes([certirl.Episode([0.0, 0.1], [0])], state=fail)),
+        ("state", lambda fail: logs.from_episodes([logs.Episode([0.0, 0.1], [0])], state=fail)),
         ("Model.fit", lambda fail: certirl.policy_from(np.arange(9) / 9, [0, 1, 1] * 3, method=Model(fail), rng=0)),
         ("progress", lambda fail: certirl.solve(Drift(), **PLAIN, progress=fail)),
         (r"Walker\.reset", lambda fail: certirl.gym.rollouts(Walker(reset=fail), 0, episodes=1, steps=1, rng=0)),
@@ -538,8 +538,8 @@ def test_a_still_simulator_is_known_though_it_works_in_place():
 # Settings
 
 
-LOG = certirl.sample(Drift(), basis=Legendre(5), samples=300, rng=0)
-CRITERION = certirl.bellman(certirl.estimate(certirl.measure(LOG, basis=Legendre(5))), discount=0.7)
+LOG = steps.sample(Drift(), basis=Legendre(5), samples=300, rng=0)
+CRITERION = steps.bellman(steps.estimate(steps.measure(LOG, basis=Legendre(5))), discount=0.7)
 PLAIN = {"discount": 0.7, "samples": 300, "rng": 0}
 PROVED = {"discount": 0.7, "delta": 0.05, "rng": 0}
 
@@ -669,7 +669,7 @@ class Pair:
 )
 def test_wrong_settings_of_scenario_are_named(name, value):
     asked = {"discount": 0.5, "rng": 0, "samples": 10, "reward_range": (-1, 0)} | {name: value}
-    refused(name, certirl.scenario, squares, Drift(), **asked)
+    refused(name, trials.scenario, squares, Drift(), **asked)
 
 
 @pytest.mark.parametrize(
@@ -686,7 +686,7 @@ def test_wrong_settings_of_scenario_are_named(name, value):
 )
 def test_shares_and_states_of_scenario_are_named(name, value):
     asked = {"discount": 0.5, "rng": 0, "samples": 10, "reward_range": (-1, 0)} | {name: value}
-    refused("states" if name == "share" and value == 1e-12 else name, certirl.scenario, squares, Drift(), **asked)
+    refused("states" if name == "share" and value == 1e-12 else name, trials.scenario, squares, Drift(), **asked)
 
 
 @pytest.mark.parametrize(
@@ -700,30 +700,30 @@ def test_shares_and_states_of_scenario_are_named(name, value):
     ],
 )
 def test_wrong_settings_of_rollouts_are_named(name, value):
-    refused(name, certirl.rollout_check, squares, Drift(), **{"discount": 0.5, "rng": 0} | {name: value})
+    refused(name, trials.rollout_check, squares, Drift(), **{"discount": 0.5, "rng": 0} | {name: value})
 
 
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: certirl.diagnose(7), "neither Transitions nor a simulator"),
-        (lambda: certirl.diagnose(Drift, rng=0), "got the class Drift"),
-        (lambda: certirl.diagnose(Drift(), rng=0, columns="3"), "columns"),
-        (lambda: certirl.diagnose(Drift(), rng=0, most=10**6), "most"),
-        (lambda: certirl.diagnose(Drift(), rng=0, family="Legendre"), "family"),
-        (lambda: certirl.diagnose(Drift(), rng=0, samples=10**12), "samples"),
-        (lambda: certirl.diagnose(LOG, samples=10), "samples is for simulators"),
-        (lambda: certirl.sample(Drift(), basis="Legendre", samples=5, rng=0), "basis"),
-        (lambda: certirl.sample(Drift(), basis=Legendre(3), samples=10**12, rng=0), "samples"),
-        (lambda: certirl.sample(Drift(), basis=Legendre(3), samples=5, rng=0, paired="yes"), "paired"),
-        (lambda: certirl.sample(Drift(), basis=Legendre(3), samples=5, rng=0, design="yes"), "design"),
-        (lambda: certirl.independent(Pair(), [[0], [1]], rng=0, level="0.1"), "level"),
-        (lambda: certirl.independent(Pair(), [[0], [1]], rng=0, samples=10**12), "samples"),
-        (lambda: certirl.find_components(Pair(), rng=0, join_noise="yes"), "join_noise"),
-        (lambda: certirl.find_components(7), "neither Transitions nor a simulator"),
-        (lambda: certirl.coverage(LOG, cells="x"), "cells"),
-        (lambda: certirl.coverage(LOG, cells=10**9), "cells"),
-        (lambda: certirl.coverage(LOG, basis=5), "basis"),
+        (lambda: diagnose.columns(7), "neither Transitions nor a simulator"),
+        (lambda: diagnose.columns(Drift, rng=0), "got the class Drift"),
+        (lambda: diagnose.columns(Drift(), rng=0, columns="3"), "columns"),
+        (lambda: diagnose.columns(Drift(), rng=0, most=10**6), "most"),
+        (lambda: diagnose.columns(Drift(), rng=0, family="Legendre"), "family"),
+        (lambda: diagnose.columns(Drift(), rng=0, samples=10**12), "samples"),
+        (lambda: diagnose.columns(LOG, samples=10), "samples is for simulators"),
+        (lambda: steps.sample(Drift(), basis="Legendre", samples=5, rng=0), "basis"),
+        (lambda: steps.sample(Drift(), basis=Legendre(3), samples=10**12, rng=0), "samples"),
+        (lambda: steps.sample(Drift(), basis=Legendre(3), samples=5, rng=0, paired="yes"), "paired"),
+        (lambda: steps.sample(Drift(), basis=Legendre(3), samples=5, rng=0, design="yes"), "design"),
+        (lambda: diagnose.independent(Pair(), [[0], [1]], rng=0, level="0.1"), "level"),
+        (lambda: diagnose.independent(Pair(), [[0], [1]], rng=0, samples=10**12), "samples"),
+        (lambda: diagnose.components(Pair(), rng=0, join_noise="yes"), "join_noise"),
+        (lambda: diagnose.components(7), "neither Transitions nor a simulator"),
+        (lambda: diagnose.coverage(LOG, cells="x"), "cells"),
+        (lambda: diagnose.coverage(LOG, cells=10**9), "cells"),
+        (lambda: diagnose.coverage(LOG, basis=5), "basis"),
         (lambda: certirl.policy_from(LOG.states, LOG.actions, periodic=(3,)), "periodic"),
         (lambda: certirl.policy_from(LOG, periodic=(0,)), "periodic"),
         (lambda: certirl.policy_from(LOG, neighbours="3"), "neighbours"),
@@ -739,8 +739,8 @@ def test_wrong_settings_of_rollouts_are_named(name, value):
         (lambda: certirl.paper.theorem3_samples("0.1", 0.05, 11), "epsilon"),
         (lambda: certirl.paper.requirements(discount=0.9, beta=0.1, basis="x"), "basis"),
         (lambda: certirl.paper.constants("x"), "operators"),
-        (lambda: certirl.recover(CRITERION, max_rounds="x"), "max_rounds"),
-        (lambda: certirl.recover(CRITERION, cover=1e-300), "cover"),
+        (lambda: steps.recover(CRITERION, max_rounds="x"), "max_rounds"),
+        (lambda: steps.recover(CRITERION, cover=1e-300), "cover"),
         (lambda: certirl.Reward("x", [1.0]), "the basis of a reward"),
         (lambda: certirl.Reward(Legendre(1), ["x"]), "the coefficients of a reward"),
         (lambda: as_policy(clean, "2"), "n_actions"),
@@ -782,7 +782,7 @@ def test_a_policys_solution_is_certified_with_its_expert_only(of_a_policy):
         certirl.certify(of_a_policy, Drift(), rng=0)
 
 
-@pytest.mark.parametrize("call", [certirl.rollout_check, certirl.scenario])
+@pytest.mark.parametrize("call", [trials.rollout_check, trials.scenario])
 def test_rollouts_are_for_experts_of_one_action(call, of_a_policy):
     for settings in ({}, {"expert": clean}):
         with pytest.raises(ValueError, match=rf"{call.__name__} is for experts of one action, say expert=0"):
@@ -811,9 +811,9 @@ def test_rollouts_are_for_experts_of_one_action(call, of_a_policy):
         (LOG, {"paired": False, "expert": clean}, "paired is for simulators"),
         (LOG, {"samples": 10_000, "delta": 0.05}, "samples is for simulators"),
         (LOG, {"expert": clean, "regret": 0.1, "delta": 0.05}, "no more can be drawn from a log: leave regret out"),
-        (certirl.measure(LOG, basis=Legendre(5)), {"samples": 300}, "samples is for simulators"),
-        (certirl.measure(LOG, basis=Legendre(5)), {"paired": True}, "paired is for simulators"),
-        (certirl.measure(LOG, basis=Legendre(5)), {"expert": clean}, "moments keep no states"),
+        (steps.measure(LOG, basis=Legendre(5)), {"samples": 300}, "samples is for simulators"),
+        (steps.measure(LOG, basis=Legendre(5)), {"paired": True}, "paired is for simulators"),
+        (steps.measure(LOG, basis=Legendre(5)), {"expert": clean}, "moments keep no states"),
     ],
 )
 def test_keywords_without_effect_are_refused(source, settings, sentence):
@@ -849,7 +849,7 @@ class Noisy(Drift):
 
 def test_progress_is_obeyed_for_logs():
     problem, done = certirl.problems.random_polynomial(seed=7), []
-    log = certirl.sample(problem, basis=Legendre(3), samples=3_000, rng=0)
+    log = steps.sample(problem, basis=Legendre(3), samples=3_000, rng=0)
 
     def report(count, total):
         done.append(count == total)
@@ -905,7 +905,7 @@ def test_proofs_with_terminal_states_are_refused_for_all_experts(expert):
         with pytest.raises(ValueError, match="a proof is for problems without terminal states"):
             certirl.refute(problem, expert=expert, basis=Legendre(3), samples=20_000, rng=0)
     with pytest.raises(ValueError, match="a proof is for problems without terminal states"):
-        certirl.scenario(squares, Ending(), discount=0.5, rng=0, reward_range=(-1, 0))
+        trials.scenario(squares, Ending(), discount=0.5, rng=0, reward_range=(-1, 0))
 
 
 def test_an_expert_of_one_action_is_solved_with_values_of_0_in_terminal_states():
@@ -932,7 +932,7 @@ def test_rollouts_stay_in_terminal_states():
             return np.where(states > 0.5, states, super().sample(states, action, rng))
 
     asked = {"discount": 0.5, "rng": 0, "samples": 20, "states": 9}
-    one, other = (certirl.rollout_check(squares, own, **asked) for own in (Ending(), Absorbing()))
+    one, other = (trials.rollout_check(squares, own, **asked) for own in (Ending(), Absorbing()))
     np.testing.assert_array_equal(one.advantage, other.advantage)
 
 
@@ -998,7 +998,7 @@ def test_random_numbers_that_no_proof_can_rest_on(simulator, sentence):
     with pytest.raises(ValueError, match=sentence):
         certirl.refute(simulator, expert=0, basis=Legendre(3), samples=300, rng=0)
     with pytest.raises(ValueError, match=sentence):
-        certirl.scenario(squares, simulator, discount=0.5, rng=0, reward_range=(-1, 0))
+        trials.scenario(squares, simulator, discount=0.5, rng=0, reward_range=(-1, 0))
 
 
 @pytest.mark.parametrize("simulator", [OneForAll(), OneCoin(), Recycled(64), OwnGenerator()])
@@ -1042,7 +1042,7 @@ def test_a_reward_that_depends_on_the_other_states_of_a_call_is_refused(declared
             lambda s: -np.abs(s[:, 0] - s[:, 0].mean()), Gather(), paired=False, reward_range=declared, **settings
         )
     with pytest.raises(ValueError, match="depend on one state alone"):
-        certirl.scenario(
+        trials.scenario(
             lambda s: s[:, 0] / np.abs(s).max(), Gather(), discount=0.5, reward_range=(-1.0, 1.0), rng=0, samples=10
         )
     single = lambda s: -np.abs(s[:, 0]).astype(np.float32)  # noqa: E731  # rounding is no dependence
@@ -1106,13 +1106,13 @@ def is_sentence(problem):
 @pytest.fixture(scope="module")
 def records():
     problem = certirl.problems.random_polynomial(seed=7)
-    log = certirl.sample(problem, basis=Legendre(5), samples=500, rng=0)
+    log = steps.sample(problem, basis=Legendre(5), samples=500, rng=0)
     solution = certirl.solve(problem, discount=0.7, basis=Legendre(5), columns=3, delta=0.05, tail=0, rng=0)
     operators = problem.operators(Legendre(5))
-    criterion = certirl.bellman(operators, discount=0.7)
+    criterion = steps.bellman(operators, discount=0.7)
     room = certirl.problems.comfort()
     of_policy = certirl.solve(
-        certirl.sample(room.dynamics, basis=Legendre(5), samples=200, rng=0),
+        steps.sample(room.dynamics, basis=Legendre(5), samples=200, rng=0),
         discount=0.9,
         expert=room.expert,
         settings=certirl.Settings(features={"s²": squares}),
@@ -1165,14 +1165,14 @@ def calls_of_the_paper(operators):
 
 
 def calls_of_steps(log, operators, criterion):
-    yield certirl.bellman, {"operators": operators, "discount": 0.7, "expert": 0}
-    yield certirl.recover, {"criteria": criterion, "components": (), "objective": "l1", "cover": None, "slack": None}
-    yield certirl.estimate, {"data": log, "basis": Legendre(3), "columns": 3, "form": "least-squares", "deflate": True}
+    yield steps.bellman, {"operators": operators, "discount": 0.7, "expert": 0}
+    yield steps.recover, {"criteria": criterion, "components": (), "objective": "l1", "cover": None, "slack": None}
+    yield steps.estimate, {"data": log, "basis": Legendre(3), "columns": 3, "form": "least-squares", "deflate": True}
     names = {"action_names": (), "coordinate_names": (), "notes": ()}
     yield certirl.Transitions, {"states": [0.0, 0.5], "actions": [0, 1], "next_states": [0.1, 0.2]} | names
     yield certirl.load, {"path": None}
     yield certirl.check, {"claim": None}
-    yield certirl.tables.read, {"sources": None}
+    yield logs.read, {"sources": None}
 
 
 def calls_of_records(solution, of_policy):
@@ -1196,7 +1196,7 @@ def calls_of_plots(solution, of_policy, problem, log):
         yield draw, {"solution": solution}
     yield plots.certificate, {"proof": solution.certificate}
     yield plots.budget, {"claim": solution.certificate, "ax": None}
-    yield plots.coverage, {"coverage": certirl.coverage(log), "action": None}
+    yield plots.coverage, {"coverage": diagnose.coverage(log), "action": None}
     yield plots.feature_path, {"steps": of_policy.path}
 
 
@@ -1243,11 +1243,11 @@ def test_whatever_an_argument_is_the_answer_is_a_result_or_a_sentence(calls, rec
         ),
         (
             lambda r: certirl.certify(
-                squares, Drift(), expert=0, discount=0.7, dynamics=certirl.AffineGaussian(1e300), rng=0
+                squares, Drift(), expert=0, discount=0.7, dynamics=dynamics.AffineGaussian(1e300), rng=0
             ),
             "too wide for",
         ),
-        (lambda r: certirl.recover([]), r"criteria must be what certirl.bellman returns, one or several, got \[\]"),
+        (lambda r: steps.recover([]), r"criteria must be what certirl.steps.bellman returns, one or several, got \[\]"),
         (lambda r: certirl.load("a" * 5000), "the name of a file is too long for this system"),
         (
             lambda r: certirl.solve(r["log"], discount=0.7, settings={}),

@@ -169,8 +169,8 @@ def test_what_is_not_proved_in_several_coordinates_is_refused_in_words():
 
 def test_records_are_read_only():
     operators = PROBLEM.operators(certirl.Legendre(4))
-    criterion = certirl.bellman(operators, discount=0.7)
-    found = certirl.recover(criterion)
+    criterion = certirl.steps.bellman(operators, discount=0.7)
+    found = certirl.steps.recover(criterion)
     for array in (operators.Z, criterion.F, found.states, found.value):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
@@ -265,7 +265,7 @@ def write_csv(path, header, rows):
 
 
 def test_csv_and_npz_hold_the_same_data(tmp_path):
-    data = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=20, rng=0)
+    data = certirl.steps.sample(PROBLEM, basis=certirl.Legendre(3), samples=20, rng=0)
     rows = list(zip(data.next_states[:, 0], data.actions, data.states[:, 0], range(60), strict=True))
     csv = tables.read(write_csv(tmp_path / "d.csv", "next_state, action,state,note", rows), domain=(-1, 1))
     np.savez(tmp_path / "d.npz", states=data.states, actions=data.actions, next_states=data.next_states)

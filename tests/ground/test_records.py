@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import paper, problems
+from certirl import diagnose, dynamics, paper, problems, steps, trials
 from certirl.functions.extrema import Minimum
 from certirl.ground.records import LISTED, LONGEST, Record, plain
 from certirl.problems import comfort
@@ -93,19 +93,19 @@ def test_a_repr_is_the_call_if_that_is_short_and_else_the_first_line_of_the_prin
 def records():
     """One of every kind that a user gets from a cheap call."""
     problem = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
-    log = certirl.sample(problem, basis=certirl.Legendre(5), samples=200, rng=0)
-    moments = certirl.measure(log, basis=certirl.Legendre(5))
-    operators = certirl.estimate(moments)
-    bellman = certirl.bellman(operators, discount=0.7, expert=0)
+    log = steps.sample(problem, basis=certirl.Legendre(5), samples=200, rng=0)
+    moments = steps.measure(log, basis=certirl.Legendre(5))
+    operators = steps.estimate(moments)
+    bellman = steps.bellman(operators, discount=0.7, expert=0)
     room = comfort()
     reward = certirl.Reward(certirl.Legendre(3), [0.0, 1.0, 2.0])
-    yield from (problem, log, moments, operators, bellman, certirl.recover(bellman), room, room.expert, room.dynamics)
+    yield from (problem, log, moments, operators, bellman, steps.recover(bellman), room, room.expert, room.dynamics)
     yield from (reward, certirl.Reward.sum([reward, reward], [[0], [1]]), reward.basis, certirl.Cells((4, 5)))
     yield certirl.product(certirl.Legendre(3), certirl.Fourier(5)).on(((0.0, 1.0), (0.0, 2.0)))
-    yield from (certirl.Settings(objective="l1", features={"x": lambda s: s[:, 0]}), certirl.Smooth(1, 2.0))
-    yield from (certirl.coverage(log), certirl.diagnose(log, most=3), certirl.policy_from(log))
-    yield certirl.rollout_check(reward, problem, expert=0, discount=0.7, states=[0.1], samples=50, rng=0)
-    yield certirl.scenario(reward, problem, expert=0, discount=0.7, share=0.5, delta=0.4, samples=20, rng=0)
+    yield from (certirl.Settings(objective="l1", features={"x": lambda s: s[:, 0]}), dynamics.Smooth(1, 2.0))
+    yield from (diagnose.coverage(log), diagnose.columns(log, most=3), certirl.policy_from(log))
+    yield trials.rollout_check(reward, problem, expert=0, discount=0.7, states=[0.1], samples=50, rng=0)
+    yield trials.scenario(reward, problem, expert=0, discount=0.7, share=0.5, delta=0.4, samples=20, rng=0)
     yield problems.judge(room.dynamics, room.reward, room.expert, discount=0.9)
     yield problems.judge(room.dynamics, room.reward, room.expert, discount=0.9).truth
     plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=20, starts=[[0.1]])

@@ -48,7 +48,7 @@ def assert_same_sums(one, other, tolerance=1e-12):
 
 def measured(paths, **settings):
     stream = tables.stream(paths, domain=(-1, 1), n_actions=3, **settings)
-    return certirl.measure(stream, basis=BASIS, columns=3)
+    return certirl.steps.measure(stream, basis=BASIS, columns=3)
 
 
 @pytest.fixture
@@ -89,8 +89,8 @@ def test_the_same_data_twice_is_refused_whatever_its_name(shards, log, tmp_path)
 
 
 def test_data_in_memory_count_once_and_are_told_apart_without_growing(log, tmp_path):
-    one = certirl.measure(log, basis=BASIS)
-    halves = [certirl.measure(log.where(np.arange(len(log.states)) % 2 == part), basis=BASIS) for part in (0, 1)]
+    one = certirl.steps.measure(log, basis=BASIS)
+    halves = [certirl.steps.measure(log.where(np.arange(len(log.states)) % 2 == part), basis=BASIS) for part in (0, 1)]
     both = halves[0] + halves[1]
     again = m.load(both.save(tmp_path / "both"))
     sentence = "the same data would count twice: transitions in memory; leave one out"
@@ -108,11 +108,11 @@ def test_data_in_memory_count_once_and_are_told_apart_without_growing(log, tmp_p
 
 
 def test_moments_of_different_make_do_not_merge(log):
-    one = certirl.measure(log, basis=BASIS)
+    one = certirl.steps.measure(log, basis=BASIS)
     wider = certirl.Transitions(log.states, log.actions, log.next_states, domain=(-2, 2))
     more = certirl.Transitions(log.states, log.actions, log.next_states, domain=(-1, 1), n_actions=4)
-    others = [certirl.measure(log, basis=certirl.Fourier(7)), certirl.measure(log, basis=BASIS, columns=3)]
-    for other in (*others, certirl.measure(wider, basis=BASIS), certirl.measure(more, basis=BASIS)):
+    others = [certirl.steps.measure(log, basis=certirl.Fourier(7)), certirl.steps.measure(log, basis=BASIS, columns=3)]
+    for other in (*others, certirl.steps.measure(wider, basis=BASIS), certirl.steps.measure(more, basis=BASIS)):
         with pytest.raises(ValueError, match=r"only for the same bases .* not Legendre\(7\) on \[-1, 1\], 7 columns"):
             m.merge([one, other])
 
@@ -152,7 +152,7 @@ def test_damaged_moments_are_one_sentence(shards, log, tmp_path):
 
 
 def test_solving_from_moments_is_solving_from_the_data(log):
-    whole = certirl.measure(log, basis=certirl.Legendre(11), columns=5)
+    whole = certirl.steps.measure(log, basis=certirl.Legendre(11), columns=5)
     found = certirl.solve(whole, discount=0.7, columns=3)
     expected = certirl.solve(log, discount=0.7, basis=certirl.Legendre(11), columns=3)
     np.testing.assert_allclose(found.reward.coefficients, expected.reward.coefficients, rtol=1e-6)

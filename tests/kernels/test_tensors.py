@@ -83,7 +83,7 @@ def test_moments_of_draws_on_a_device_are_within_the_sampling_error(paired):
     assert can_pair(ours, basis, 0)
     ((moments,),) = accumulate(draw(ours, basis, n, 0, paired=paired), [(basis, basis)], n_actions=3)
     assert moments.counts.tolist() == [n] * 3 and moments.paired == paired
-    Z = certirl.estimate(moments, form="mean").Z
+    Z = certirl.steps.estimate(moments, form="mean").Z
     assert np.abs(Z - PROBLEM.operators(basis).Z).max() < 6 * 4.5 / np.sqrt(n)
 
 
@@ -125,7 +125,7 @@ def test_a_log_of_tensors_has_the_moments_of_the_same_log_in_numpy():
         domain=(-1, 1),
         n_actions=2,
     )
-    ours, theirs = (certirl.measure(x, basis=certirl.Legendre(6)) for x in (tensor_log, log))
+    ours, theirs = (certirl.steps.measure(x, basis=certirl.Legendre(6)) for x in (tensor_log, log))
     for name in ("counts", "gram", "cross", "outer"):
         assert np.allclose(getattr(ours, name), getattr(theirs, name), atol=1e-6 * n)
 

@@ -43,8 +43,8 @@ def test_samples_follow_the_density(problem):
 def test_exact_operators_are_what_estimates_tend_to(problem):
     basis = product(*[Legendre(5)] * len(problem.domain))
     exact = problem.operators(basis, columns=10)
-    data = certirl.sample(problem, basis=basis, samples=40_000, rng=1, design=True)
-    estimated = certirl.estimate(data, basis=basis, columns=10)
+    data = certirl.steps.sample(problem, basis=basis, samples=40_000, rng=1, design=True)
+    estimated = certirl.steps.estimate(data, basis=basis, columns=10)
     rows = basis.on(problem.domain).sup().max()
     assert np.abs(estimated.Z - exact.Z).max() < 8 * rows * np.sqrt(10 / 40_000)
     np.testing.assert_allclose(estimated.noise[1, 1], exact.noise[1, 1], atol=0.1 * np.abs(exact.noise[1, 1]).max())
@@ -68,8 +68,8 @@ def fine_grid(problem, along=41):
 @pytest.mark.parametrize("problem", sizes(*PROBLEMS[:2]), ids=str)
 def test_a_fine_grid_agrees_on_margins_and_on_the_best_policy(problem):
     basis = product(Legendre(7), Legendre(7))
-    criterion = certirl.bellman(problem.operators(basis), discount=0.8)
-    reward = certirl.recover(criterion).reward
+    criterion = certirl.steps.bellman(problem.operators(basis), discount=0.8)
+    reward = certirl.steps.recover(criterion).reward
     states, chances = fine_grid(problem)
     gained = reward(states)
     value = np.linalg.solve(np.eye(len(states)) - 0.8 * chances[0], gained)
@@ -94,8 +94,8 @@ def test_the_truth_of_a_sum_is_the_truth_of_all_coordinates_together():
 
 def test_what_cannot_be_solved_is_not():
     problem = Mixed(problems.whirl())
-    criterion = certirl.bellman(problem.operators(product(Legendre(7), Legendre(7))), discount=0.8)
-    found = certirl.recover(criterion)
+    criterion = certirl.steps.bellman(problem.operators(product(Legendre(7), Legendre(7))), discount=0.8)
+    found = certirl.steps.recover(criterion)
     assert found.status == "infeasible" and found.witness.states.shape[1] == 2
     assert "s = (" in str(found.witness) and found.witness.residual < 1e-9
     assert problem.true_margin(corner, discount=0.8) < 0

@@ -185,8 +185,8 @@ def test_eight_bits_are_eight_bits():
 
 def test_the_unsolvable_problem_has_a_witness_and_the_others_a_reward(problem):
     basis = certirl.Fourier(11) if problem.name == "circle" else certirl.Legendre(11)
-    criterion = certirl.bellman(problem.operators(basis), discount=DISCOUNT)
-    found = certirl.recover(criterion)
+    criterion = certirl.steps.bellman(problem.operators(basis), discount=DISCOUNT)
+    found = certirl.steps.recover(criterion)
     if problem.name.startswith("unsolvable"):
         assert found.status == "infeasible"
     else:

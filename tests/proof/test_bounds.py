@@ -159,7 +159,7 @@ def test_second_order_is_needed(monkeypatch, runs):
 def test_the_tail_is_needed(monkeypatch):
     monkeypatch.setattr(training, "check_fit", lambda *_: None)  # which refuses a tail of zero here
     problem = certirl.problems.thermostat()
-    reward = certirl.recover(certirl.bellman(problem.operators(Legendre(15)), discount=0.9)).reward
+    reward = certirl.steps.recover(certirl.steps.bellman(problem.operators(Legendre(15)), discount=0.9)).reward
     truth, above = problem.true_margin(reward, discount=0.9), {}
     setting = Setting(problem, Legendre(3), 0, reward, discount=0.9)
     for tail in (problem.tail(setting.columns), 0.0):

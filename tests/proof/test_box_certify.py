@@ -64,7 +64,7 @@ def test_certificates_of_logs_and_functions_never_lie(solved):
     """The same reward as a plain function, paired and not; turned upside down; and with a wrong tail left out."""
     asked = {"discount": 0.7, "expert": 0, "columns": BASIS.resized(15)}
     for paired in (True, False):
-        log = certirl.sample(PROBLEM, basis=BASIS, samples=6_000, rng=3, design=True, paired=paired)
+        log = certirl.steps.sample(PROBLEM, basis=BASIS, samples=6_000, rng=3, design=True, paired=paired)
         found = certirl.certify(lambda s: solved.reward(s), log, tail=0, **asked)
         assert found.grounds[0].evidence.paired == paired
         assert found.margin <= PROBLEM.true_margin(solved.reward, discount=0.7)
@@ -81,7 +81,7 @@ def test_no_false_certificate_on_a_box(count):
     held = above = 0
     for seed in range(count):
         problem, rng = problems.whirl(noise=1.0 + 0.1 * seed), np.random.default_rng(seed)
-        reward = certirl.recover(certirl.bellman(problem.operators(BASIS, 15), discount=0.5)).reward
+        reward = certirl.steps.recover(certirl.steps.bellman(problem.operators(BASIS, 15), discount=0.5)).reward
         if seed % 2:
             noise = Reward(reward.basis, rng.normal(size=reward.basis.size) - reward.coefficients)
             reward = barely_wrong(problem, reward, noise, 0.5)
@@ -126,7 +126,7 @@ def test_wrong_calls_are_refused_in_a_sentence():
             discount=0.7,
             expert=0,
             columns=full,
-            tail=certirl.Smooth(1, 1.0),
+            tail=certirl.dynamics.Smooth(1, 1.0),
             reward_range=(-1, 1),
             samples=900,
             rng=0,

@@ -225,10 +225,10 @@ def test_more_than_three_coordinates_are_sent_to_scenarios():
             return rng.uniform(-1, 1, states.shape)
 
     settings = {"expert": lambda s: (s[:, 0] > 0).astype(int), "discount": 0.7, "rng": 0}
-    with pytest.raises(ValueError, match=r"for 3 coordinates at most.*certirl.scenario"):
+    with pytest.raises(ValueError, match=r"for 3 coordinates at most.*certirl.trials.scenario"):
         certirl.solve(Four(), delta=0.1, tail=0, **settings)
     columns = certirl.product(*[certirl.Legendre(2)] * 4)
-    with pytest.raises(ValueError, match=r"for 3 coordinates at most.*certirl.scenario"):
+    with pytest.raises(ValueError, match=r"for 3 coordinates at most.*certirl.trials.scenario"):
         certirl.certify(lambda s: s[:, 0], Four(), tail=0, columns=columns, **settings)
 
 

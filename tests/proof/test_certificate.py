@@ -267,7 +267,7 @@ def test_certify_takes_any_expert(polynomial):
 
 def test_certify_takes_a_log(polynomial):
     problem, columns, reward = polynomial
-    log = certirl.sample(problem, basis=columns, samples=40_000, rng=5, design=True, paired=True)
+    log = certirl.steps.sample(problem, basis=columns, samples=40_000, rng=5, design=True, paired=True)
     found = certify(reward, log, expert=0, discount=DISCOUNT, columns=columns, tail=0.0)
     assert found.holds
     assert found.margin <= problem.true_margin(reward, discount=DISCOUNT)

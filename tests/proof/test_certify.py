@@ -122,7 +122,7 @@ def test_bad_rewards_are_refused():
 
 def test_a_tail_of_one_proves_nothing():
     with pytest.raises(ValueError, match=r"^3 columns give τ = 1; .*: use at least 5 columns \(τ = "):
-        certify(solution().reward, PROBLEM, tail=certirl.Smooth(5, 1.0), samples=20_000, **GIVEN)
+        certify(solution().reward, PROBLEM, tail=certirl.dynamics.Smooth(5, 1.0), samples=20_000, **GIVEN)
 
 
 @pytest.mark.slow
@@ -136,7 +136,7 @@ def test_a_huge_constant_costs_digits_and_makes_no_false_certificate():
 
 
 def test_a_domain_read_off_the_data_is_no_ground_for_a_proof():
-    data = certirl.sample(PROBLEM, basis=COLUMNS, samples=500, rng=0)
+    data = certirl.steps.sample(PROBLEM, basis=COLUMNS, samples=500, rng=0)
     undeclared = certirl.Transitions(data.states, data.actions, data.next_states)
     with pytest.raises(ValueError, match="declared domain"):
         certify(solution().reward, undeclared, tail=0, **GIVEN | {"columns": certirl.Legendre(3)})

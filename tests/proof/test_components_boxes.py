@@ -17,14 +17,14 @@ GROUPS = {"dial": [0], "place": [1, 2]}
 
 def exact(problem=PROBLEM, columns=(3, 6)):
     triples = zip(problem.parts, BASES, columns, strict=True)
-    criteria = [certirl.bellman(part.operators(basis, size), discount=0.7) for part, basis, size in triples]
+    criteria = [certirl.steps.bellman(part.operators(basis, size), discount=0.7) for part, basis, size in triples]
     return as_components(problem.components, BASES, problem.domain), criteria
 
 
 @pytest.mark.parametrize("objective", ["least-variance", "l1"])
 def test_the_joint_program_equals_the_product_grid_program(objective):
     parts, criteria = exact()
-    found = certirl.recover(criteria, components=parts, objective=objective)
+    found = certirl.steps.recover(criteria, components=parts, objective=objective)
     assert found.status == "solved"
     grids = [
         np.unique(np.concatenate([c.columns.grid(9), *minimisers(c, part)]), axis=0)
@@ -47,7 +47,7 @@ def test_the_joint_program_equals_the_product_grid_program(objective):
 
 def test_the_margin_is_a_lower_bound_over_whole_states_and_nearly_reached():
     parts, criteria = exact()
-    found = certirl.recover(criteria, components=parts)
+    found = certirl.steps.recover(criteria, components=parts)
     dense = [c.columns.values(c.columns.grid(20_000)) for c in criteria]
     alphas = [part.coefficients for part in found.reward.parts]
     lowest = [(c.margins(alpha) @ x.T).min(axis=1) for c, alpha, x in zip(criteria, alphas, dense, strict=True)]

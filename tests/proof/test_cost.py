@@ -25,7 +25,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_memory_is_forecast_within_a_factor_of_four(name):
     simulator, expert, columns, samples = CASES[name]
-    log = certirl.sample(simulator, basis=columns, samples=samples, rng=0)
+    log = certirl.steps.sample(simulator, basis=columns, samples=samples, rng=0)
     case = Case.of(expert, columns, n_actions=log.n_actions, discount=0.5, tail=0)
     forecast = cost(case, Pool([log]), samples, 0.2, drawn=False)
     reward = certirl.Reward(columns, [0.0, 1.0] + [0.0] * (columns.size - 2))
@@ -71,7 +71,7 @@ def test_a_tail_is_hopeless_where_it_costs_more_than_the_span_of_the_value(size)
 
 def test_bounds_on_derivatives_say_how_many_columns_they_need():
     columns = certirl.Legendre(5).on(((-1.0, 1.0),))
-    sentence = tail_too_large(certirl.Smooth(2, 8.0), columns, 0.9)
+    sentence = tail_too_large(certirl.dynamics.Smooth(2, 8.0), columns, 0.9)
     assert sentence.endswith("use at least 12 columns (τ = 0.15)")
-    assert tail_too_large(certirl.Smooth(2, 8.0), columns.resized(12), 0.9) == ""
-    assert tail_too_large(certirl.Smooth(2, 8.0), columns.resized(11), 0.9) != ""
+    assert tail_too_large(certirl.dynamics.Smooth(2, 8.0), columns.resized(12), 0.9) == ""
+    assert tail_too_large(certirl.dynamics.Smooth(2, 8.0), columns.resized(11), 0.9) != ""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl import dynamics
 from certirl.functions.bases import Fourier, Legendre, product
 from certirl.proof.tails import tail_in_words
 
@@ -29,7 +30,7 @@ def clipped(y, s, action):
 
 def derivative(order, std=STD):
     """A bound on the derivative of a Gaussian density moved by an affine drift."""
-    return certirl.Smooth(order, (SLOPE / std) ** order * math.sqrt(math.factorial(order)))
+    return dynamics.Smooth(order, (SLOPE / std) ** order * math.sqrt(math.factorial(order)))
 
 
 CURVED = 2 / STD**2  # twice ∫|p''| of a Gaussian density, 4·0.242/std², for what is mirrored
@@ -47,18 +48,18 @@ def interpolation_error(density, action, k, low, high, reach=None):
 
 
 def test_a_density_gives_a_tail_that_is_proved_and_close():
-    tail = certirl.tail_from_density(
+    tail = dynamics.tail_from_density(
         mirrored, (15, 25), n_actions=2, smooth=derivative(6), curvature=CURVED, points=2_000
     )
-    rough = certirl.tail_from_density(
+    rough = dynamics.tail_from_density(
         mirrored, (15, 25), n_actions=2, smooth=derivative(2), curvature=CURVED, points=400
     )
-    noise = certirl.GaussianNoise(STD, slope=SLOPE)
+    noise = dynamics.GaussianNoise(STD, slope=SLOPE)
     for k in (7, 13):
         truth = max(interpolation_error(mirrored, action, k, 15, 25) for action in (0, 1))
         columns = Legendre(k, (15, 25))
         assert truth < tail.number(columns) < 1.12 * truth < noise.number(columns)
-        wide = certirl.tail_from_density(
+        wide = dynamics.tail_from_density(
             clipped, (15, 25), n_actions=2, next_domain=(6, 33), smooth=derivative(6), curvature=CURVED / 2
         )
         assert tail.number(columns) < wide.number(columns) < noise.number(columns)
@@ -74,9 +75,9 @@ def test_a_curvature_on_a_box_is_contradicted_if_it_is_too_small(share):
         apart = (y[None] - 0.2 * s[:, None]) / std
         return np.exp(-(apart**2).sum(axis=2) / 2) / (2 * math.pi * std**2)
 
-    smooth = [certirl.Smooth(2, (0.2 / std) ** 2 * math.sqrt(2))] * 2
+    smooth = [dynamics.Smooth(2, (0.2 / std) ** 2 * math.sqrt(2))] * 2
     curvature = [share * 4 * 0.242 / std**2, 4 / std**2]
-    tail = certirl.tail_from_density(density, box, n_actions=1, smooth=smooth, curvature=curvature, points=80)
+    tail = dynamics.tail_from_density(density, box, n_actions=1, smooth=smooth, curvature=curvature, points=80)
     columns = product(Legendre(4), Legendre(4), index="full")
     if share < 1:
         with pytest.raises(ValueError, match=r"contradicted by the density of action 0.* in coordinate 0"):
@@ -94,18 +95,18 @@ def test_densities_on_a_box():
 
     box = ((15, 25), (15, 25))
     columns = product(Legendre(3), Legendre(3), index="full")
-    tail = certirl.tail_from_density(
+    tail = dynamics.tail_from_density(
         density, box, n_actions=1, smooth=[derivative(4, std)] * 2, curvature=2 / std**2, points=40
     )
-    accurate = certirl.tail_from_density(density, box, n_actions=1).number(columns)
-    single = certirl.tail_from_density(lambda *asked: mirrored(*asked, std), (15, 25), n_actions=1).number(Legendre(3))
+    accurate = dynamics.tail_from_density(density, box, n_actions=1).number(columns)
+    single = dynamics.tail_from_density(lambda *asked: mirrored(*asked, std), (15, 25), n_actions=1).number(Legendre(3))
     assert single < accurate < tail.number(columns) < 3 * accurate
 
 
 def test_what_is_declared_is_printed_and_what_is_not_is_no_proof():
     columns = Legendre(9, (15, 25))
-    accurate = certirl.tail_from_density(mirrored, (15, 25), n_actions=2)
-    declared = certirl.tail_from_density(
+    accurate = dynamics.tail_from_density(mirrored, (15, 25), n_actions=2)
+    declared = dynamics.tail_from_density(
         mirrored, (15, 25), n_actions=2, smooth=derivative(4), curvature=CURVED, points=800
     )
     assert accurate(columns) == accurate.number(columns) == pytest.approx(declared.number(columns), rel=0.1)
@@ -127,18 +128,18 @@ def test_declarations_and_densities_are_checked():
     columns = Legendre(9, (15, 25))
     for wrong, words in (
         ({"curvature": CURVED / 10}, r"curvature .* is contradicted by the density of action 0"),
-        ({"smooth": certirl.Smooth(2, 0.01)}, "is contradicted by the density of action 0: in coordinate 0 it is at"),
+        ({"smooth": dynamics.Smooth(2, 0.01)}, "is contradicted by the density of action 0: in coordinate 0 it is at"),
     ):
         with pytest.raises(ValueError, match=words):
-            certirl.tail_from_density(mirrored, (15, 25), **settings | wrong).number(columns)
+            dynamics.tail_from_density(mirrored, (15, 25), **settings | wrong).number(columns)
     with pytest.raises(ValueError, match=r"sums up to 0\.\d+ over 3,\d+ next states in \[15, 25\], not to 1"):
-        certirl.tail_from_density(lambda y, s, a: 0.9 * mirrored(y, s, a), (15, 25), **settings).number(columns)
+        dynamics.tail_from_density(lambda y, s, a: 0.9 * mirrored(y, s, a), (15, 25), **settings).number(columns)
     with pytest.raises(ValueError, match=r"array \[states, next states\], here \(5, 3\d+\), got the shape \(3\d+, 5\)"):
-        certirl.tail_from_density(lambda y, s, a: mirrored(y, s, a).T, (15, 25), **settings).number(columns)
+        dynamics.tail_from_density(lambda y, s, a: mirrored(y, s, a).T, (15, 25), **settings).number(columns)
     with pytest.raises(ValueError, match=r"sums up to 0\.\d+ over 3,\d+ next states in \[15, 25\]"):
-        certirl.tail_from_density(clipped, (15, 25), **settings).number(columns)
+        dynamics.tail_from_density(clipped, (15, 25), **settings).number(columns)
     with pytest.raises(ValueError, match="next_domain must have 1 coordinates"):
-        certirl.tail_from_density(clipped, (15, 25), next_domain=[(5, 35)] * 2, **settings)
+        dynamics.tail_from_density(clipped, (15, 25), next_domain=[(5, 35)] * 2, **settings)
     for density, words in (
         (lambda y, s, a: np.where(y[:, 0] > 20, np.nan, mirrored(y, s, a)), "not below 0 .*, got nan for s' = "),
         (lambda y, s, a: np.log(mirrored(y, s, a)), r"not below 0 \(not its logarithm\), got -"),
@@ -146,19 +147,19 @@ def test_declarations_and_densities_are_checked():
     ):
         for bounds in (settings, {"n_actions": 2}):
             with pytest.raises(ValueError, match=words):
-                certirl.tail_from_density(density, (15, 25), **bounds).number(columns)
+                dynamics.tail_from_density(density, (15, 25), **bounds).number(columns)
     with pytest.raises(ValueError, match=r"curvature must be a number, or one for each of 1 coordinates, got \[1, 2\]"):
-        certirl.tail_from_density(mirrored, (15, 25), **settings | {"curvature": [1, 2]})
+        dynamics.tail_from_density(mirrored, (15, 25), **settings | {"curvature": [1, 2]})
     with pytest.raises(ValueError, match=r"smooth must be certirl\.Smooth\(order, bound\), .* got 60"):
-        certirl.tail_from_density(mirrored, (15, 25), **settings | {"smooth": 60})
+        dynamics.tail_from_density(mirrored, (15, 25), **settings | {"smooth": 60})
     with pytest.raises(ValueError, match="pass both, or leave both out"):
-        certirl.tail_from_density(mirrored, (15, 25), n_actions=2, curvature=1.0)
+        dynamics.tail_from_density(mirrored, (15, 25), n_actions=2, curvature=1.0)
     with pytest.raises(ValueError, match="one for each coordinate"):
-        certirl.tail_from_density(mirrored, (15, 25), n_actions=2, smooth=[derivative(2)] * 2, curvature=1.0)
+        dynamics.tail_from_density(mirrored, (15, 25), n_actions=2, smooth=[derivative(2)] * 2, curvature=1.0)
     with pytest.raises(TypeError, match=r"density must be a function \(next_states, states, action\)"):
-        certirl.tail_from_density(lambda y: y, (15, 25), n_actions=2)
+        dynamics.tail_from_density(lambda y: y, (15, 25), n_actions=2)
     with pytest.raises(ValueError, match="the density is one of 1 coordinates, and the columns have 2"):
-        certirl.tail_from_density(mirrored, (15, 25), n_actions=2).number(product(Legendre(2), Legendre(2)))
+        dynamics.tail_from_density(mirrored, (15, 25), n_actions=2).number(product(Legendre(2), Legendre(2)))
     assert certirl.problems.circle().tail.number(Fourier(9)) < 0.1
 
 
@@ -166,18 +167,18 @@ def test_a_kink_counts_with_its_change_of_slope():
     def laplace(y, s, action):
         return np.exp(-np.abs(y[:, 0] - 0.5 * s[:, :1] - action) / 2) / 4
 
-    asked = {"n_actions": 1, "next_domain": (-40, 45), "smooth": certirl.Smooth(2, 0.5**2 * 2 / 2**2)}
-    bound = certirl.tail_from_density(laplace, (0, 4), curvature=2 / 2**2, **asked)
+    asked = {"n_actions": 1, "next_domain": (-40, 45), "smooth": dynamics.Smooth(2, 0.5**2 * 2 / 2**2)}
+    bound = dynamics.tail_from_density(laplace, (0, 4), curvature=2 / 2**2, **asked)
     truth = interpolation_error(laplace, 0, 9, 0, 4, reach=(-40, 45))
     assert truth < bound.number(Legendre(9, (0, 4))) < 1.5 * truth
     with pytest.raises(ValueError, match=r"ds' in coordinate 0 of the next state is at least 0\.\d+ somewhere; a kink"):
-        certirl.tail_from_density(laplace, (0, 4), curvature=0.4, **asked).number(Legendre(9))
+        dynamics.tail_from_density(laplace, (0, 4), curvature=0.4, **asked).number(Legendre(9))
 
 
 def test_what_makes_a_tail_of_a_density_large_is_named_with_its_remedy():
     def said(**settings):
         bounds = {"smooth": derivative(6), "curvature": 1 / STD**2}
-        tail = certirl.tail_from_density(clipped, (15, 25), n_actions=2, **bounds, **settings)
+        tail = dynamics.tail_from_density(clipped, (15, 25), n_actions=2, **bounds, **settings)
         columns = Legendre(17, (15, 25))
         return tail.number(columns), tail.remedy(columns, 1e-3)
 
@@ -194,8 +195,8 @@ def test_integrals_that_are_too_coarse_cost_no_time():
         return np.exp(-((y[None, :, 0] - s[:, None, 0]) ** 2 + (y[None, :, 1] - s[:, None, 1]) ** 2) / 2) / (2 * np.pi)
 
     asked = []
-    bounds = {"smooth": certirl.Smooth(4, 99.0), "curvature": 90.0, "next_domain": [(-6, 6)] * 2, "points": 30}
-    tail = certirl.tail_from_density(density, [(-1, 1)] * 2, n_actions=1, **bounds)
+    bounds = {"smooth": dynamics.Smooth(4, 99.0), "curvature": 90.0, "next_domain": [(-6, 6)] * 2, "points": 30}
+    tail = dynamics.tail_from_density(density, [(-1, 1)] * 2, n_actions=1, **bounds)
     for size in (3, 6):
         assert tail.number(product(Legendre(size), Legendre(size)).on(((-1, 1), (-1, 1)))) == 1.0
     assert sum(asked) < 50

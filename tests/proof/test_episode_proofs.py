@@ -5,6 +5,7 @@ import pytest
 
 import certirl
 import episodes as experiment
+from certirl import dynamics
 from certirl.data.dependence import EPISODES, IN_ORDER, one_of_each
 from certirl_check import check
 
@@ -78,7 +79,9 @@ def test_a_trajectory_that_stays_in_the_middle_is_refused_with_what_to_do():
     for action, step in zip(actions, noise, strict=True):
         path.append(0.9 * path[-1] + 1.2 + 1.5 * action + step)
     log = certirl.Transitions(path[:-1], actions, path[1:], domain=(10, 30))
-    tail = certirl.GaussianNoise(std=0.8, slope=0.9)
+    tail = dynamics.GaussianNoise(std=0.8, slope=0.9)
     asked = {"discount": 0.9, "columns": certirl.Legendre(56, (10, 30)), "tail": tail}
-    with pytest.raises(ValueError, match=r"of action 0 cannot tell 56 functions apart .*certirl.coverage shows where"):
+    with pytest.raises(
+        ValueError, match=r"of action 0 cannot tell 56 functions apart .*certirl.diagnose.coverage shows where"
+    ):
         certirl.certify(lambda s: s[:, 0] / 30, log, expert=0, **asked)

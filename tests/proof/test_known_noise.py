@@ -79,7 +79,7 @@ def quadrature(theta, std, discount, reward, chosen, per_cell=4):
 
 
 def certify(reward, source, *, std, cells=1000, **asked):
-    return certirl.certify(reward, source, dynamics=certirl.AffineGaussian(std, cells), **asked)
+    return certirl.certify(reward, source, dynamics=certirl.dynamics.AffineGaussian(std, cells), **asked)
 
 
 def setting(kind, cells=60):
@@ -317,7 +317,7 @@ def test_data_that_contradict_the_noise_or_the_drift_are_refused():
     assert constant.holds and constant.tube is None and "at every" not in constant.missing
     with pytest.raises(ValueError, match="does not exist for experts that mix actions"):
         certify(reward, Line(), std=0.3, **(asked | {"expert": lambda s: np.full((len(s), 2), 0.5)}))
-    log = certirl.sample(Line(), basis=certirl.Legendre(2), samples=3000, rng=0)
+    log = certirl.steps.sample(Line(), basis=certirl.Legendre(2), samples=3000, rng=0)
     assert certify(reward, log, std=0.3, **asked).holds
     assert certify(reward, log, std=0.3, **asked).margin < constant.estimated
 

@@ -14,7 +14,7 @@ class Tank:
     """s' = clip(0.85 s + u_a + ξ) on [0, 4]."""
 
     n_actions, domain = 2, ((0.0, 4.0),)
-    tail = certirl.GaussianNoise(std=0.5, slope=0.85)
+    tail = certirl.dynamics.GaussianNoise(std=0.5, slope=0.85)
 
     def sample(self, states, action, rng):
         return np.clip(0.85 * states + (0.1, 0.7)[action] + rng.normal(scale=0.5, size=states.shape), 0, 4)
@@ -41,13 +41,13 @@ def test_a_number_that_the_data_contradict_is_refused(columns):
 
 
 def test_a_log_without_noise_contradicts_every_small_tail():
-    log_of = certirl.sample(Still(), basis=Legendre(2), samples=20_000, rng=0)
+    log_of = certirl.steps.sample(Still(), basis=Legendre(2), samples=20_000, rng=0)
     with pytest.raises(ValueError, match="the data contradict the declared tail"):
         certirl.certify(reward, log_of, columns=Legendre(5), tail=0, **ASKED)
 
 
 def test_so_are_logs_solutions_and_densities_of_other_dynamics():
-    log_of = certirl.sample(Tank(), basis=Legendre(3), samples=20_000, rng=0)
+    log_of = certirl.steps.sample(Tank(), basis=Legendre(3), samples=20_000, rng=0)
     with pytest.raises(ValueError, match="the data contradict the declared tail"):
         certirl.certify(reward, log_of, columns=Legendre(3), tail=0, **ASKED)
     with pytest.raises(ValueError, match="the data contradict the declared tail"):
@@ -56,7 +56,7 @@ def test_so_are_logs_solutions_and_densities_of_other_dynamics():
     def other(next_states, states, action):  # the next state does not depend on the state
         return np.full((len(states), len(next_states)), 0.25)
 
-    declared = certirl.tail_from_density(other, ((0.0, 4.0),), n_actions=2)
+    declared = certirl.dynamics.tail_from_density(other, ((0.0, 4.0),), n_actions=2)
     with pytest.raises(ValueError, match="the data contradict the declared tail"):
         certirl.certify(reward, Tank(), columns=Legendre(3), tail=declared, samples=20_000, **ASKED)
 
@@ -111,7 +111,7 @@ def logs_of(std, law="normal"):
     drawn = certirl.Transitions(
         states[:-1][mixed], actions[mixed], states[1:][mixed], domain=(0, 1), independent=True
     )  # each next state given its state is one draw; of the order nothing is used
-    episodes = certirl.from_episodes([walk(60, std, rng, law) for _ in range(400)], domain=(0, 1))
+    episodes = certirl.logs.from_episodes([walk(60, std, rng, law) for _ in range(400)], domain=(0, 1))
     start = rng.uniform(0, 1, 12_000)
     pairs = [np.clip(0.8 * start + 0.05 + 0.1 * a + std * rng.normal(size=12_000), 0, 1) for a in (0, 1)]
     paired = certirl.Transitions(
@@ -121,9 +121,9 @@ def logs_of(std, law="normal"):
 
 
 NOISE = {
-    "normal": lambda std: certirl.GaussianNoise(std, slope=0.8),
-    "laplace": lambda scale: certirl.LaplaceNoise(scale, slope=0.8),
-    "uniform": lambda half: certirl.UniformNoise(half, slope=0.8),
+    "normal": lambda std: certirl.dynamics.GaussianNoise(std, slope=0.8),
+    "laplace": lambda scale: certirl.dynamics.LaplaceNoise(scale, slope=0.8),
+    "uniform": lambda half: certirl.dynamics.UniformNoise(half, slope=0.8),
 }
 
 
@@ -149,9 +149,9 @@ def test_noise_of_each_coordinate_of_a_box_is_compared():
     log_of = certirl.Transitions(states, actions, after, domain=((0, 1), (0, 1)))
     asked = {"expert": 1, "discount": 0.1, "columns": product(Legendre(7), Legendre(7)), "rng": 0, "progress": False}
     with pytest.raises(ValueError, match=r"Gaussian of standard deviation at least 0.15, .* in coordinate 1 can be"):
-        certirl.certify(lambda s: s[:, 0], log_of, tail=certirl.GaussianNoise((0.2, 0.15), slope=0.3), **asked)
+        certirl.certify(lambda s: s[:, 0], log_of, tail=certirl.dynamics.GaussianNoise((0.2, 0.15), slope=0.3), **asked)
     assert certirl.certify(
-        lambda s: s[:, 0], log_of, tail=certirl.GaussianNoise((0.2, 0.1), slope=0.3), **asked
+        lambda s: s[:, 0], log_of, tail=certirl.dynamics.GaussianNoise((0.2, 0.1), slope=0.3), **asked
     ).samples
 
 
@@ -180,7 +180,7 @@ def test_true_noise_is_refused_as_rarely_as_promised(place):
 
 def test_the_chance_of_an_interval_and_its_copies_is_bounded_wherever_the_drift_leads():
     """The copies are two gaps apart; the drift leads to some place between an interval and the middle of a gap."""
-    (noise,) = certirl.GaussianNoise(0.5, slope=1.0).least_noise(1)
+    (noise,) = certirl.dynamics.GaussianNoise(0.5, slope=1.0).least_noise(1)
     for length in (0.2, 0.6):
         gaps = np.linspace(length, 3, 8)
         places = np.linspace(0, 1, 201)[:, None] * gaps / 2

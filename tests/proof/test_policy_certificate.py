@@ -398,7 +398,7 @@ def test_solve_draws_until_it_is_proved_and_keeps_the_proof(problem, tmp_path):
 @pytest.mark.parametrize("paired", [True, False])
 def test_a_log_is_divided_and_certified_too(problem, paired):
     columns = COLUMNS.on(problem.dynamics.domain)
-    log = certirl.sample(problem.dynamics, basis=columns, samples=60_000, rng=3, design=True, paired=paired)
+    log = certirl.steps.sample(problem.dynamics, basis=columns, samples=60_000, rng=3, design=True, paired=paired)
     settings = {"expert": problem.expert, "discount": problem.discount, "columns": columns, "tail": 0, "tube": 0.2}
     found = certirl.certify(problem.reward, log, **settings)
     assert found.grounds[0].evidence.paired == paired and found.samples in range(47_000, 48_500)
@@ -409,7 +409,7 @@ def test_a_log_is_divided_and_certified_too(problem, paired):
 
 def test_solve_finds_with_one_part_of_a_log_and_proves_with_the_other(problem):
     columns = COLUMNS.on(problem.dynamics.domain)
-    log = certirl.sample(problem.dynamics, basis=columns, samples=90_000, rng=3, design=True, paired=True)
+    log = certirl.steps.sample(problem.dynamics, basis=columns, samples=90_000, rng=3, design=True, paired=True)
     settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
     solution = certirl.solve(log, settings=certirl.Settings(tube=0.2), **settings)
     assert solution.status == "certified" and solution.certificate.samples == 63_000
@@ -426,7 +426,7 @@ def test_a_log_with_ends_is_no_ground_for_a_proof(problem):
 
 
 def test_all_steps_of_episodes_are_ground_for_a_proof(problem):
-    drawn = certirl.sample(problem.dynamics, basis=COLUMNS, samples=3_000, rng=3, design=True)
+    drawn = certirl.steps.sample(problem.dynamics, basis=COLUMNS, samples=3_000, rng=3, design=True)
     given = {"domain": drawn.domain, "n_actions": 3}
     settings = {"expert": problem.expert, "discount": 0.9, "columns": COLUMNS, "tail": 0}
     rows = (drawn.states, drawn.actions, drawn.next_states)

@@ -82,7 +82,7 @@ def test_a_heater_that_heats_a_little_more_is_refuted_no_more_often_than_delta_a
     room, estimated, false = thermostat(power=(0.05, 0.0, -1.5), noise=3.0), 0, 0
     assert room.true_margin(lambda s: s[:, 0], discount=1e-9) > 0  # V = s, which is in the class, explains it
     for seed in range(count):
-        data = certirl.sample(room, basis=Legendre(7), samples=400, rng=seed, design=True)
+        data = certirl.steps.sample(room, basis=Legendre(7), samples=400, rng=seed, design=True)
         found = refute(data, expert=0, basis=Legendre(2), columns=7, tail=room.tail, delta=0.5)
         false += found.holds
         estimated += found.estimated > 0
@@ -99,7 +99,7 @@ def test_all_numbers_of_a_plan_lie_below_their_bounds(runs):
     assert cover.shares.min() > 0 and cover.shares.sum() == pytest.approx(1, rel=1e-6) and cover.shares.sum() <= 1
     for seed in range(runs):
         paired = seed % 2 == 0
-        data = certirl.sample(problem, basis=cover.columns, samples=400, rng=seed, design=True, paired=paired)
+        data = certirl.steps.sample(problem, basis=cover.columns, samples=400, rng=seed, design=True, paired=paired)
         (sums,) = gather_residuals([cover], data)
         bounds = Bounds(cover, sums, 0.0)
         error = bounds.errors(cover, 0.5).sum(axis=0)
@@ -167,7 +167,7 @@ def test_the_thermostat_that_stays_off_is_refuted(k, columns, samples):
 
 def test_logged_transitions_are_as_good_paired_and_enough_unpaired():
     for paired, samples in ((True, 4_000), (False, 20_000)):
-        data = certirl.sample(ROOM, basis=Legendre(12), samples=samples, rng=0, design=True, paired=paired)
+        data = certirl.steps.sample(ROOM, basis=Legendre(12), samples=samples, rng=0, design=True, paired=paired)
         found = refute(data, expert=1, basis=Legendre(4), columns=12, tail=ROOM.tail)
         assert found.holds
         assert ("share random numbers" in str(found)) == paired

@@ -190,7 +190,7 @@ def test_all_numbers_lie_below_their_bounds_and_no_term_above_its_own(paired):
     truth = cover.mixtures @ (after[expert(cover.states), m] - after[cover.actions, m])
     truth = (truth[cover.which] * cover.directions).sum(axis=1)
     for seed in range(20):
-        data = certirl.sample(problem, basis=cover.columns, samples=n, rng=seed, design=True, paired=paired)
+        data = certirl.steps.sample(problem, basis=cover.columns, samples=n, rng=seed, design=True, paired=paired)
         (sums,) = gather_residuals([cover], data)
         bounds = refutation.Bounds(cover, sums, 0.0)
         error = bounds.errors(cover, 0.5).sum(axis=0)
@@ -252,7 +252,7 @@ def test_an_expert_that_switches_on_a_box_is_refuted_outside_its_tube():
     cover = found.grounds[0].cover
     assert np.abs(cover.states[:, 0]).min() > 0.05
     np.testing.assert_array_equal(cover.probabilities.argmax(axis=1), towards(cover.states))
-    log = certirl.sample(problem, basis=COLUMNS, samples=20_000, rng=1, design=True, paired=True)
+    log = certirl.steps.sample(problem, basis=COLUMNS, samples=20_000, rng=1, design=True, paired=True)
     assert refute(log, expert=towards, basis=PLANE, columns=COLUMNS, tail=TAIL).holds
 
 

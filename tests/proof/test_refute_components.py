@@ -121,9 +121,9 @@ def test_without_a_tail_nothing_is_certified():
 @pytest.fixture(scope="module")
 def hopeless():
     problem = certirl.problems.factorised(seed=3, components=3, actions=8, unaffected=0.0)
-    criteria = [certirl.bellman(part.operators(BASIS, 3), discount=0.7) for part in problem.parts]
+    criteria = [certirl.steps.bellman(part.operators(BASIS, 3), discount=0.7) for part in problem.parts]
     parts = as_components(problem.components, BASIS, problem.domain)
-    assert certirl.recover(criteria, components=parts).status == "infeasible"
+    assert certirl.steps.recover(criteria, components=parts).status == "infeasible"
     return problem
 
 

@@ -90,7 +90,7 @@ def test_all_numbers_of_a_plan_lie_below_their_bounds(runs):
     truth = (truth[cover.which] * cover.directions).sum(axis=1)
     for seed in range(runs):
         paired = seed % 2 == 0
-        data = certirl.sample(problem, basis=cover.columns, samples=1600, rng=seed, design=True, paired=paired)
+        data = certirl.steps.sample(problem, basis=cover.columns, samples=1600, rng=seed, design=True, paired=paired)
         (sums,) = gather_residuals([cover], data)
         bounds = refutation.Bounds(cover, sums, 0.0)
         error = bounds.errors(cover, 0.5).sum(axis=0)
@@ -104,7 +104,7 @@ def test_all_numbers_of_a_plan_lie_below_their_bounds(runs):
 def test_no_term_exceeds_the_bound_on_terms(paired):
     problem, expert = random_polynomial(seed=8), Steps((-0.3, 0.2), (0, 1, 2))
     cover = refute(problem, expert=expert, basis=Legendre(4), columns=3, samples=2000, rng=1).grounds[0].cover
-    data = certirl.sample(problem, basis=cover.columns, samples=3_000, rng=2, design=True, paired=True)
+    data = certirl.steps.sample(problem, basis=cover.columns, samples=3_000, rng=2, design=True, paired=True)
     (sums,) = gather_residuals([cover], data)
     own, n, which = frame(cover.columns), 3_000, cover.which
     q = np.linalg.solve(own.lifted(sums.gram), cover.pulls[..., None])[..., 0]
@@ -155,7 +155,7 @@ def test_experts_who_contradict_themselves_are_refuted(expert, k, samples):
 def test_a_richer_class_explains_and_a_log_is_enough():
     settings = {"expert": ROOM.expert, "columns": 13, "tail": ROOM.dynamics.tail}
     assert best_margin(true_rows(ROOM.dynamics, 4, ROOM.expert, 0.05)) > 0
-    log = certirl.sample(ROOM.dynamics, basis=Legendre(13), samples=8_000, rng=0, design=True)
+    log = certirl.steps.sample(ROOM.dynamics, basis=Legendre(13), samples=8_000, rng=0, design=True)
     assert not refute(log, basis=Legendre(4), **settings).holds
     found = refute(log, basis=Legendre(2), **settings)
     assert found.holds and found.tube == pytest.approx(0.05)

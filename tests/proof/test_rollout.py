@@ -70,10 +70,10 @@ def test_what_contradicts_a_right_reward_over_six_steps_is_not_called_more_than_
         return np.where(states[:, 0] == 0, -1.0, 0.1 * (states[:, 0] == 1))
 
     starts = np.array([-0.5, 0.5])
-    check = certirl.rollout_check(reward, Later(), discount=0.99, states=starts, samples=2, rng=0)
+    check = certirl.trials.rollout_check(reward, Later(), discount=0.99, states=starts, samples=2, rng=0)
     assert check.contradicted == 2
     assert "2 contradict the reward over 6 steps, 0 of them whatever follows" in str(check)
-    later = certirl.rollout_check(reward, Later(), discount=0.99, states=starts, samples=2, steps=20, rng=0)
+    later = certirl.trials.rollout_check(reward, Later(), discount=0.99, states=starts, samples=2, steps=20, rng=0)
     assert later.agrees and later.contradicted == 0
 
 
@@ -165,10 +165,10 @@ def test_bad_input_gets_a_sentence(reward, settings, sentence):
 def test_what_is_no_simulator_and_what_has_no_reward_are_refused():
     with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
         rollout_check(SOLUTION, object(), rng=0)
-    data = certirl.sample(PROBLEM, basis=certirl.Legendre(5), samples=50, rng=0)
+    data = certirl.steps.sample(PROBLEM, basis=certirl.Legendre(5), samples=50, rng=0)
     with pytest.raises(TypeError, match="pass a simulator"):
         rollout_check(SOLUTION, data, rng=0)
     unsolvable = certirl.problems.unsolvable(seed=1)
-    nothing = certirl.recover(certirl.bellman(unsolvable.operators(certirl.Legendre(11)), discount=0.7))
+    nothing = certirl.steps.recover(certirl.steps.bellman(unsolvable.operators(certirl.Legendre(11)), discount=0.7))
     with pytest.raises(ValueError, match="there is no reward to check: no reward in this class"):
         rollout_check(nothing, unsolvable, discount=0.7, rng=0)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl import trials
 from certirl.functions.reward import bounded, unit_of
 
 BOX = ((-1.0, 1.0),)
@@ -137,7 +138,7 @@ def test_a_range_is_two_finite_numbers_in_order(given, expert):
     with pytest.raises(ValueError, match="reward_range must be"):
         certificate(lambda s: s[:, 0], expert=expert, reward_range=given)
     with pytest.raises(ValueError, match="reward_range must be"):
-        certirl.scenario(lambda s: s[:, 0], Push(), discount=0.7, reward_range=given, samples=10, share=0.5, rng=0)
+        trials.scenario(lambda s: s[:, 0], Push(), discount=0.7, reward_range=given, samples=10, share=0.5, rng=0)
 
 
 def test_a_reversed_range_certifies_nothing():
@@ -167,7 +168,7 @@ def test_a_range_is_compared_with_every_value_seen():
     with pytest.raises(ValueError, match="outside its looked up range"):
         certificate(spike, source=Hidden(), samples=20_000)
     with pytest.raises(ValueError, match="outside its declared range"):
-        certirl.scenario(spike, Hidden(), discount=0.7, reward_range=(-1, 1), samples=300, share=0.1, rng=0)
+        trials.scenario(spike, Hidden(), discount=0.7, reward_range=(-1, 1), samples=300, share=0.1, rng=0)
 
 
 def test_no_certificate_rests_on_a_narrow_range_of_a_reward_that_can_be_looked_up():
@@ -209,9 +210,9 @@ def test_a_reward_that_is_none_is_one_sentence(reward, sentence, expert):
     with pytest.raises(ValueError, match=sentence):
         certificate(reward, expert=expert)
     with pytest.raises(ValueError, match=sentence):
-        certirl.rollout_check(reward, Push(), discount=0.7, states=3, samples=10, rng=0)
+        trials.rollout_check(reward, Push(), discount=0.7, states=3, samples=10, rng=0)
     with pytest.raises(ValueError, match=sentence):
-        certirl.scenario(reward, Push(), discount=0.7, reward_range=(-1, 1), samples=10, share=0.5, rng=0)
+        trials.scenario(reward, Push(), discount=0.7, reward_range=(-1, 1), samples=10, share=0.5, rng=0)
 
 
 def in_place(s):
@@ -225,10 +226,10 @@ def test_a_reward_that_changes_its_argument_in_place_changes_nothing(expert):
     one, other = (certificate(reward, expert=expert) for reward in (clean, in_place))
     assert one.margin == other.margin and one.losses == other.losses
     tests = {"discount": 0.7, "samples": 50, "rng": 0}
-    first, second = (certirl.rollout_check(reward, Push(), states=5, **tests) for reward in (clean, in_place))
+    first, second = (trials.rollout_check(reward, Push(), states=5, **tests) for reward in (clean, in_place))
     assert np.array_equal(first.advantage, second.advantage)
     first, second = (
-        certirl.scenario(reward, Push(), reward_range=(-1, 1), share=0.5, **tests) for reward in (clean, in_place)
+        trials.scenario(reward, Push(), reward_range=(-1, 1), share=0.5, **tests) for reward in (clean, in_place)
     )
     assert first.margin == second.margin
 
@@ -255,12 +256,11 @@ def test_a_reward_that_answers_with_one_buffer_again_and_again_is_copied():
 def test_scenarios_and_rollouts_scale_with_the_reward(unit):
     unit = 2.0 ** round(math.log2(unit))
     given = {"discount": 0.7, "samples": 200, "rng": 0}
-    plain, scaled = (certirl.rollout_check(lambda s, u=u: u * s[:, 0], Push(), states=5, **given) for u in (1, unit))
+    plain, scaled = (trials.rollout_check(lambda s, u=u: u * s[:, 0], Push(), states=5, **given) for u in (1, unit))
     assert np.array_equal(plain.advantage * unit, scaled.advantage)
     assert np.array_equal(plain.standard_error * unit, scaled.standard_error) and (scaled.standard_error > 0).all()
     plain, scaled = (
-        certirl.scenario(lambda s, u=u: u * s[:, 0], Push(), share=0.3, reward_range=(-u, u), **given)
-        for u in (1, unit)
+        trials.scenario(lambda s, u=u: u * s[:, 0], Push(), share=0.3, reward_range=(-u, u), **given) for u in (1, unit)
     )
     assert scaled.margin == plain.margin * unit and scaled.truncation == plain.truncation * unit
 

@@ -103,7 +103,7 @@ def test_wrong_calls_are_refused_in_a_sentence():
         scenario(total, problem, rng=0, states=10, **ASKED)
     with pytest.raises(ValueError, match="share must be a number strictly between"):
         scenario(total, problem, rng=0, **{**ASKED, "share": 0.0})
-    log = certirl.sample(problems.whirl(), basis=product(Legendre(2), Legendre(2)), samples=10, rng=0)
+    log = certirl.steps.sample(problems.whirl(), basis=product(Legendre(2), Legendre(2)), samples=10, rng=0)
     with pytest.raises(TypeError, match="pass a simulator"):
         scenario(total, log, rng=0, **ASKED)
 

@@ -10,6 +10,7 @@ from scipy.optimize import linprog
 from scipy.special import ndtr
 
 import certirl
+from certirl import dynamics, steps
 from certirl.data.source import as_source
 from certirl.functions.bases import Chebyshev, Fourier, Legendre, product
 from certirl.proof.tails import _truncated, contradiction, tail_number
@@ -43,16 +44,16 @@ def distance_from_polynomials(values, x, k):
     ("r", "k"), [(0.3, 3), (1, 5), (1, 9), (2.4, 9), (2.4, 13), (5, 17), (5, 25), (10, 38), (10, 49)]
 )
 def test_gaussian_noise_bounds_the_quadrature_closely(r, k):
-    number = certirl.GaussianNoise(std=0.5, slope=0.5 * r).number(Legendre(k))
+    number = dynamics.GaussianNoise(std=0.5, slope=0.5 * r).number(Legendre(k))
     truth = truncation_error(lambda x: r * x, k)
     assert truth <= number <= 3.5 * truth
-    elsewhere = certirl.GaussianNoise(std=2.0, slope=r / 4).number(Chebyshev(k, (-3.0, 13.0)))
+    elsewhere = dynamics.GaussianNoise(std=2.0, slope=r / 4).number(Chebyshev(k, (-3.0, 13.0)))
     assert elsewhere == pytest.approx(number)
 
 
 def test_more_columns_more_noise_and_less_slope_make_the_tail_smaller():
     def number(k=9, std=1.0, slope=2.0, **more):
-        return certirl.GaussianNoise(std, slope=slope, **more).number(Legendre(k))
+        return dynamics.GaussianNoise(std, slope=slope, **more).number(Legendre(k))
 
     assert number(11) < number() < number(7)
     assert number(std=1.1) < number() < number(slope=2.1) < number(slope=2.1, rate=0.1)
@@ -64,22 +65,22 @@ def test_more_columns_more_noise_and_less_slope_make_the_tail_smaller():
 def test_gaussian_noise_on_boxes_and_circles():
     # A product of two independent coordinates: the coefficients are products, and so is the sum of all of them.
     r, basis = (0.8, 1.5), product(Legendre(6), Legendre(9), index="full")
-    noise = certirl.GaussianNoise(std=(1.0, 2.0), slope=((r[0], 0.0), (0.0, 2 * r[1])))
-    each = [certirl.GaussianNoise(1.0, slope=slope).number(Legendre(k)) for slope, k in zip(r, (6, 9), strict=True)]
+    noise = dynamics.GaussianNoise(std=(1.0, 2.0), slope=((r[0], 0.0), (0.0, 2 * r[1])))
+    each = [dynamics.GaussianNoise(1.0, slope=slope).number(Legendre(k)) for slope, k in zip(r, (6, 9), strict=True)]
     assert max(each) < noise.number(basis) < 6 * sum(each)
     total = product(Legendre(9), Legendre(9))
     assert noise.number(total) < noise.number(product(Legendre(8), Legendre(8)))
     # A rotation: the Lipschitz constant is better than bounds on the entries.
-    turned = certirl.GaussianNoise(0.5, slope=0.6).number(total)
-    assert turned < certirl.GaussianNoise(0.5, slope=((0.5, 0.34), (0.34, 0.5))).number(total)
+    turned = dynamics.GaussianNoise(0.5, slope=0.6).number(total)
+    assert turned < dynamics.GaussianNoise(0.5, slope=((0.5, 0.34), (0.34, 0.5))).number(total)
     # On a circle P_a multiplies a wave of frequency j by exp(−j²σ²/2).
     circle, std = Fourier(7, (0.0, 2 * math.pi)), 0.7
-    number = certirl.GaussianNoise(std, slope=1.0).number(circle)
+    number = dynamics.GaussianNoise(std, slope=1.0).number(circle)
     y = np.linspace(0, 2 * math.pi, 20_001)[:-1]
     missed = sum(2 * np.exp(-((j * std) ** 2) / 2) * np.cos(j * y) / (2 * math.pi) for j in range(4, 40))
     truth = np.abs(missed).mean() * 2 * math.pi
     assert truth <= number <= 3.5 * truth
-    fewer = [certirl.GaussianNoise(std, slope=1.0).number(Fourier(k, (0.0, 2 * math.pi))) for k in (5, 6)]
+    fewer = [dynamics.GaussianNoise(std, slope=1.0).number(Fourier(k, (0.0, 2 * math.pi))) for k in (5, 6)]
     assert number < fewer[0] == fewer[1]  # a sine without its cosine counts nothing
 
 
@@ -96,7 +97,7 @@ def test_gaussian_noise_of_a_rotation_bounds_the_quadrature():
     weights = (waves**2).mean(axis=0)
     series = waves.T @ kernel / len(x) / weights[:, None]
     truth = float((np.abs(kernel - waves @ series).sum(axis=1) * (y[1] - y[0]) ** 2).max())
-    assert truth <= certirl.GaussianNoise(0.5, slope=0.6).number(basis) <= 10 * truth
+    assert truth <= dynamics.GaussianNoise(0.5, slope=0.6).number(basis) <= 10 * truth
 
 
 @pytest.mark.parametrize(("noise", "sizes"), [(1.5, (7, 13, 17)), (3.0, (5, 9))])
@@ -104,15 +105,15 @@ def test_truncated_noise_bounds_the_quadrature(noise, sizes):
     room = certirl.problems.thermostat(noise=noise)
     for k in sizes:
         truth = room.tail(Legendre(k)) / 1.01
-        number = certirl.GaussianNoise(noise, slope=0.9, truncated=True).number(Legendre(k, (15, 25)))
+        number = dynamics.GaussianNoise(noise, slope=0.9, truncated=True).number(Legendre(k, (15, 25)))
         assert truth <= number <= 12 * truth
-        assert number > certirl.GaussianNoise(noise, slope=0.9).number(Legendre(k, (15, 25)))
-    assert contradiction(certirl.GaussianNoise(noise, slope=0.9, truncated=True), as_source(room)) == ""
-    assert "contradicts" in contradiction(certirl.GaussianNoise(noise, slope=0.3, truncated=True), as_source(room))
+        assert number > dynamics.GaussianNoise(noise, slope=0.9).number(Legendre(k, (15, 25)))
+    assert contradiction(dynamics.GaussianNoise(noise, slope=0.9, truncated=True), as_source(room)) == ""
+    assert "contradicts" in contradiction(dynamics.GaussianNoise(noise, slope=0.3, truncated=True), as_source(room))
 
 
 def test_truncated_noise_certifies_a_thermostat(tmp_path):
-    room, noise = certirl.problems.thermostat(noise=3.0), certirl.GaussianNoise(3.0, slope=0.9, truncated=True)
+    room, noise = certirl.problems.thermostat(noise=3.0), dynamics.GaussianNoise(3.0, slope=0.9, truncated=True)
     solution = certirl.solve(room, discount=0.7, expert=0, delta=0.05, tail=noise, samples=60_000, rng=0)
     assert solution.status == "certified" and "given that it lies in the box" in str(solution)
     assert 0 < solution.certificate.margin < room.true_margin(solution.reward, discount=0.7)
@@ -122,15 +123,15 @@ def test_truncated_noise_certifies_a_thermostat(tmp_path):
 def test_truncated_noise_on_a_box_bounds_the_quadrature():
     whirl, box = certirl.problems.whirl(), product(Legendre(8), Legendre(8))
     turned, entries = (
-        certirl.GaussianNoise(0.5, slope=slope, truncated=True).number(box)
+        dynamics.GaussianNoise(0.5, slope=slope, truncated=True).number(box)
         for slope in (0.6, ((0.5, 0.34), (0.34, 0.5)))
     )
     assert whirl.tail(box) < turned < 40 * whirl.tail(box) and turned < entries < 1
     affine, curved = (
-        certirl.GaussianNoise(0.5, slope=0.9, truncated=True, rate=rate).number(Legendre(11)) for rate in (0.0, 0.2)
+        dynamics.GaussianNoise(0.5, slope=0.9, truncated=True, rate=rate).number(Legendre(11)) for rate in (0.0, 0.2)
     )
     assert affine < curved < 0.02
-    assert certirl.GaussianNoise(0.5, slope=0.0, truncated=True).number(box) < 1e-9
+    assert dynamics.GaussianNoise(0.5, slope=0.0, truncated=True).number(box) < 1e-9
 
 
 @pytest.mark.thinned(2)
@@ -150,12 +151,12 @@ def test_the_mass_of_truncated_noise_off_the_real_line_is_bounded(width):
 
 def test_drifts_that_are_not_affine():
     for rate, k in ((0.5, 11), (1.0, 13), (2.0, 25)):
-        number = certirl.GaussianNoise(1.0, slope=1.5, rate=rate).number(Legendre(k))
+        number = dynamics.GaussianNoise(1.0, slope=1.5, rate=rate).number(Legendre(k))
         truth = truncation_error(lambda x, rate=rate: 1.5 / rate * np.sin(rate * x), k)
         assert truth <= number < 1e-2
-    smooth = certirl.GaussianNoise(1.0, derivatives=(1.5, 1.5, 1.5, 1.5, 1.5, 1.5))
+    smooth = dynamics.GaussianNoise(1.0, derivatives=(1.5, 1.5, 1.5, 1.5, 1.5, 1.5))
     assert truncation_error(lambda x: 1.5 * np.sin(x), 25) <= smooth.number(Legendre(25)) < 0.1
-    affine = certirl.GaussianNoise(1.0, derivatives=(1.5, 0, 0, 0, 0, 0))
+    affine = dynamics.GaussianNoise(1.0, derivatives=(1.5, 0, 0, 0, 0, 0))
     assert affine.number(Legendre(25)) < smooth.number(Legendre(25))
 
 
@@ -164,11 +165,11 @@ def test_noise_with_few_derivatives(k):
     x = np.cos(np.linspace(0, np.pi, 161))
     for tail, cumulative in (
         (
-            certirl.LaplaceNoise(0.7, slope=1.2),
+            dynamics.LaplaceNoise(0.7, slope=1.2),
             lambda y: np.where(y < 0, np.exp(-np.abs(y) / 0.7), 2 - np.exp(-np.abs(y) / 0.7)) / 2,
         ),
-        (certirl.UniformNoise(0.7, slope=1.2), lambda y: np.clip((y + 0.7) / 1.4, 0, 1)),
-        (certirl.GaussianNoise(0.7, derivatives=(1.2, 0.0)), lambda y: ndtr(y / 0.7)),
+        (dynamics.UniformNoise(0.7, slope=1.2), lambda y: np.clip((y + 0.7) / 1.4, 0, 1)),
+        (dynamics.GaussianNoise(0.7, derivatives=(1.2, 0.0)), lambda y: ndtr(y / 0.7)),
     ):
         number = tail.number(Legendre(k))
         for edge in (0.0, 0.3, -1.0):  # f = sign(s' − edge)
@@ -178,9 +179,9 @@ def test_noise_with_few_derivatives(k):
 
 
 def test_components_use_the_numbers_of_their_coordinates():
-    noise = certirl.GaussianNoise(std=(1.0, 2.0, 4.0), slope=((1, 0, 0), (0, 1, 0), (0, 0, 1)))
+    noise = dynamics.GaussianNoise(std=(1.0, 2.0, 4.0), slope=((1, 0, 0), (0, 1, 0), (0, 0, 1)))
     numbers = [tail_number(noise, Legendre(7), coordinates=(axis,)) for axis in range(3)]
-    assert numbers == [certirl.GaussianNoise(std, slope=1).number(Legendre(7)) for std in (1.0, 2.0, 4.0)]
+    assert numbers == [dynamics.GaussianNoise(std, slope=1).number(Legendre(7)) for std in (1.0, 2.0, 4.0)]
 
 
 def test_declarations_are_checked():
@@ -197,17 +198,17 @@ def test_declarations_are_checked():
         ({"std": 1.0, "derivatives": (1,), "truncated": True}, "truncated goes with slope"),
     ):
         with pytest.raises(ValueError, match=words):
-            certirl.GaussianNoise(**settings)
+            dynamics.GaussianNoise(**settings)
     box = product(Legendre(3), Legendre(3))
     with pytest.raises(ValueError, match="entries for 3 coordinates, and the state has 2"):
-        certirl.GaussianNoise((1, 1, 1), slope=1).number(box)
+        dynamics.GaussianNoise((1, 1, 1), slope=1).number(box)
     with pytest.raises(ValueError, match="slope has entries for 3 coordinates, and the state has 2"):
-        certirl.GaussianNoise(1, slope=np.eye(3)).change([1.0, 1.0])
+        dynamics.GaussianNoise(1, slope=np.eye(3)).change([1.0, 1.0])
     with pytest.raises(ValueError, match="needs slope as a matrix"):
-        certirl.GaussianNoise(1, slope=1, rate=1).number(box)
-    assert certirl.GaussianNoise(1, slope=1, truncated=True).number(Fourier(5)) == math.inf
+        dynamics.GaussianNoise(1, slope=1, rate=1).number(box)
+    assert dynamics.GaussianNoise(1, slope=1, truncated=True).number(Fourier(5)) == math.inf
     with pytest.raises(ValueError, match="one coordinate"):
-        certirl.LaplaceNoise(1, slope=1).number(box)
+        dynamics.LaplaceNoise(1, slope=1).number(box)
 
 
 class Room:
@@ -221,7 +222,7 @@ class Room:
 
 
 def test_a_room_of_a_user_is_certified_and_checked(tmp_path):
-    noise = certirl.GaussianNoise(std=1.5, slope=0.9)
+    noise = dynamics.GaussianNoise(std=1.5, slope=0.9)
     kept = certirl.solve(
         Room(), discount=0.7, expert=lambda states: states[:, 0] > 20, delta=0.05, tail=noise, samples=100_000, rng=0
     )
@@ -232,7 +233,7 @@ def test_a_room_of_a_user_is_certified_and_checked(tmp_path):
 
 
 def test_forecasts_and_prints_say_which_tail_is_needed(capsys):
-    asked = {"discount": 0.7, "expert": 0, "delta": 0.05, "tail": certirl.GaussianNoise(std=1.5, slope=0.9), "rng": 0}
+    asked = {"discount": 0.7, "expert": 0, "delta": 0.05, "tail": dynamics.GaussianNoise(std=1.5, slope=0.9), "rng": 0}
     solution = certirl.solve(Room(), basis=Legendre(11), columns=10, samples=20_000, progress=True, **asked)
     words = r"10 columns give τ = 0\.0\d+[;,] this margin needs τ < "
     assert re.search(rf"per action: .*; {words}", capsys.readouterr().err)
@@ -243,18 +244,18 @@ def test_forecasts_and_prints_say_which_tail_is_needed(capsys):
 
 
 def test_declarations_that_the_data_contradict_are_refused():
-    true = certirl.GaussianNoise(std=1.5, slope=0.9)
+    true = dynamics.GaussianNoise(std=1.5, slope=0.9)
     asked = {"discount": 0.7, "expert": 0, "delta": 0.05}
-    log = certirl.sample(Room(), basis=Legendre(5), samples=20_000, rng=1)
+    log = steps.sample(Room(), basis=Legendre(5), samples=20_000, rng=1)
     for source in (Room(), log):
         assert contradiction(true, as_source(source)) == ""
         for wrong in (
-            certirl.GaussianNoise(std=3.0, slope=0.9),
-            certirl.GaussianNoise(std=1.5, slope=0.3),
-            certirl.GaussianNoise(std=1.5, derivatives=(0.3, 0.0)),
-            certirl.Smooth(order=1, bound=0.1),
-            certirl.UniformNoise(10.0, slope=0.9),
-            *([certirl.GaussianNoise(std=2.0, slope=0.9)] if source is not log else []),  # a third too large
+            dynamics.GaussianNoise(std=3.0, slope=0.9),
+            dynamics.GaussianNoise(std=1.5, slope=0.3),
+            dynamics.GaussianNoise(std=1.5, derivatives=(0.3, 0.0)),
+            dynamics.Smooth(order=1, bound=0.1),
+            dynamics.UniformNoise(10.0, slope=0.9),
+            *([dynamics.GaussianNoise(std=2.0, slope=0.9)] if source is not log else []),  # a third too large
         ):
             with pytest.raises(
                 ValueError, match=r"tail contradicts the data: if .* declare less noise or a larger slope"
@@ -262,7 +263,7 @@ def test_declarations_that_the_data_contradict_are_refused():
                 certirl.solve(source, tail=wrong, columns=13, **asked)
     with pytest.raises(ValueError, match="contradicts the data"):
         certirl.certify(
-            lambda s: s[:, 0], Room(), tail=certirl.GaussianNoise(3.0, slope=0.9), columns=Legendre(13), **asked
+            lambda s: s[:, 0], Room(), tail=dynamics.GaussianNoise(3.0, slope=0.9), columns=Legendre(13), **asked
         )
 
 
@@ -274,9 +275,9 @@ def test_true_declarations_on_a_box_are_not_contradicted():
             turned = 0.6 * states @ np.array([[0.8, 0.6], [-0.6, 0.8]])
             return np.clip(turned + rng.normal(scale=0.5, size=states.shape), -1, 1)
 
-    assert contradiction(certirl.GaussianNoise(0.5, slope=0.6), as_source(Turn())) == ""
-    assert contradiction(certirl.GaussianNoise(0.5, slope=((0.48, 0.36), (0.36, 0.48))), as_source(Turn())) == ""
-    assert "contradicts" in contradiction(certirl.GaussianNoise(1.0, slope=0.6), as_source(Turn()))
+    assert contradiction(dynamics.GaussianNoise(0.5, slope=0.6), as_source(Turn())) == ""
+    assert contradiction(dynamics.GaussianNoise(0.5, slope=((0.48, 0.36), (0.36, 0.48))), as_source(Turn())) == ""
+    assert "contradicts" in contradiction(dynamics.GaussianNoise(1.0, slope=0.6), as_source(Turn()))
 
 
 class Skew:
@@ -291,15 +292,15 @@ class Skew:
 
 def test_periodic_columns_need_a_circle():
     """All that is declared is true, but not for periodic columns: certified in each of three runs, before."""
-    noise, columns = certirl.GaussianNoise(2.0, slope=0.8), Fourier(9, (15.0, 25.0))
+    noise, columns = dynamics.GaussianNoise(2.0, slope=0.8), Fourier(9, (15.0, 25.0))
     asked = {"discount": 0.4, "expert": 0, "columns": columns, "rng": 0, "reward_range": (15, 25)}
-    log = certirl.sample(Skew(), basis=Legendre(5), samples=40_000, rng=1)
-    for source, tail in product_of((Skew(), log), (noise, certirl.Smooth(1, 0.4))):
+    log = steps.sample(Skew(), basis=Legendre(5), samples=40_000, rng=1)
+    for source, tail in product_of((Skew(), log), (noise, dynamics.Smooth(1, 0.4))):
         with pytest.raises(ValueError, match="periodic in coordinate 0 take its two ends for one state"):
             certirl.certify(lambda s: s[:, 0], source, tail=tail, **asked)
     ring = certirl.problems.circle(homes=(0.0, 2.5), pull=0.4, noise=0.8)
     circle = certirl.certify(
-        lambda s: np.cos(s[:, 0]), ring, tail=certirl.GaussianNoise(0.8, slope=0.4, rate=1.0), samples=4_000,
+        lambda s: np.cos(s[:, 0]), ring, tail=dynamics.GaussianNoise(0.8, slope=0.4, rate=1.0), samples=4_000,
         **(asked | {"columns": Fourier(9), "reward_range": (-1, 1)}),
     )  # fmt: skip
     assert "P_a f and its derivatives are periodic in coordinate 0" in circle.assumptions[0]
@@ -307,17 +308,17 @@ def test_periodic_columns_need_a_circle():
 
 def test_tails_of_many_orders_or_little_noise_are_at_most_one():
     for tail, columns in (
-        (certirl.Smooth(200, 1.0), Legendre(300, (-1000, 1000))),
-        (certirl.Smooth(400, 1.0), Fourier(3, (-1000, 1000))),
-        (certirl.Smooth(9, 1e-9), Legendre(3)),
-        (certirl.GaussianNoise(1e-200, derivatives=[1, 1, 1]), Legendre(9)),
-        (certirl.GaussianNoise(1e-200, slope=1), Legendre(9)),
-        (certirl.GaussianNoise(1, slope=1e300), Legendre(9)),
-        (certirl.LaplaceNoise(0.1, slope=1), Legendre(4)),
+        (dynamics.Smooth(200, 1.0), Legendre(300, (-1000, 1000))),
+        (dynamics.Smooth(400, 1.0), Fourier(3, (-1000, 1000))),
+        (dynamics.Smooth(9, 1e-9), Legendre(3)),
+        (dynamics.GaussianNoise(1e-200, derivatives=[1, 1, 1]), Legendre(9)),
+        (dynamics.GaussianNoise(1e-200, slope=1), Legendre(9)),
+        (dynamics.GaussianNoise(1, slope=1e300), Legendre(9)),
+        (dynamics.LaplaceNoise(0.1, slope=1), Legendre(4)),
     ):
         assert tail.number(columns) == 1.0
-    assert 0 < certirl.Smooth(400, 1.0).number(Legendre(450)) < 1e-300
-    many = certirl.GaussianNoise(1, derivatives=[1] * 200).number(Legendre(9))
-    assert many == certirl.GaussianNoise(1, derivatives=[1] * 20).number(Legendre(9))
+    assert 0 < dynamics.Smooth(400, 1.0).number(Legendre(450)) < 1e-300
+    many = dynamics.GaussianNoise(1, derivatives=[1] * 200).number(Legendre(9))
+    assert many == dynamics.GaussianNoise(1, derivatives=[1] * 20).number(Legendre(9))
     with pytest.raises(ValueError, match=r"scale must be .* 1e-100"):
-        certirl.LaplaceNoise(1e-200, slope=1)
+        dynamics.LaplaceNoise(1e-200, slope=1)

@@ -61,7 +61,7 @@ def test_a_reward_comes_back_from_its_file_and_from_its_text(reward):
 
 @given(seeds, some.integers(2, 6), some.integers(1, 50))
 def test_moments_come_back_from_their_file(seed, size, rows):
-    moments = certirl.measure(log_of(seed, rows), basis=certirl.Legendre(size))
+    moments = certirl.steps.measure(log_of(seed, rows), basis=certirl.Legendre(size))
     with TemporaryDirectory() as folder:
         read = certirl.load(moments.save(f"{folder}/moments.npz"))
     for name in ("counts", "gram", "cross", "outer"):
@@ -163,11 +163,11 @@ def pieces_of(log, *cuts):
 @given(seeds, some.integers(5, 30), some.integers(31, 55))
 def test_moments_of_parts_add_up_in_any_order(seed, first, second):
     log, basis = log_of(seed, 60), certirl.Legendre(4)
-    a, b, c = (certirl.measure(part, basis=basis) for part in pieces_of(log, first, second))
+    a, b, c = (certirl.steps.measure(part, basis=basis) for part in pieces_of(log, first, second))
     names = ("counts", "gram", "cross", "outer")
     close((a + b) + c, a + (b + c), names)
     close(a + b, b + a, names)
-    close(a + b + c, certirl.measure(log, basis=basis), names)
+    close(a + b + c, certirl.steps.measure(log, basis=basis), names)
 
 
 @functools.cache

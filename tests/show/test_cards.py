@@ -71,7 +71,7 @@ def test_rewards_are_drawn_unless_a_file_lost_their_functions(tmp_path):
     box = certirl.Reward(certirl.product(certirl.Legendre(2), certirl.Legendre(2)), [0.0, 1.0, 2.0])
     assert len(card_of(box)[2]) == 1
     log = certirl.Transitions(np.linspace(0, 1, 50), np.arange(50) % 2, np.linspace(1, 0, 50))
-    assert len(card_of(certirl.coverage(log))[2]) == 1
+    assert len(card_of(certirl.diagnose.coverage(log))[2]) == 1
     one = np.array([0.5])
     path = FeaturePath(("x",), np.ones((1, 1)), np.array([1]), one, one, one, one, 0, ("x",))
     _, text, pictures = card_of(path)

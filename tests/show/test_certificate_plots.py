@@ -12,7 +12,7 @@ import pytest
 import certirl
 import switching as experiment
 from cells import prove
-from certirl import plots
+from certirl import dynamics, plots, steps
 from certirl.ground.status import percent_up, rounded_down
 from certirl.problems import next_values
 from certirl.show import charts, svg
@@ -125,7 +125,7 @@ def test_a_solution_with_a_proof_shows_it_below():
     import matplotlib.pyplot as plt
 
     room = certirl.problems.comfort(noise=0.6, discount=0.7)
-    log = certirl.sample(room.dynamics, basis=certirl.Legendre(9), samples=4_000, rng=0)
+    log = steps.sample(room.dynamics, basis=certirl.Legendre(9), samples=4_000, rng=0)
     solution = certirl.solve(log, expert=room.expert, discount=0.7, delta=0.05, columns=certirl.Legendre(5))
     axes = solution.plot()
     assert len(axes) == 3 and solution.certificate.word in axes[2].get_title()
@@ -239,7 +239,7 @@ def test_a_certified_page_says_that_doubtful_states_lie_in_the_tube_and_titles_k
         def sample(self, states, action, rng):
             return np.clip(0.9 * states + (1.0, 0.0)[action] + 1.5 * rng.normal(size=states.shape), 0, 10)
 
-    asked = {"tail": certirl.GaussianNoise(1.5, 0.9), "delta": 0.05, "settings": certirl.Settings(tube=0.5), "rng": 0}
+    asked = {"tail": dynamics.GaussianNoise(1.5, 0.9), "delta": 0.05, "settings": certirl.Settings(tube=0.5), "rng": 0}
     solution = certirl.solve(Drifting(), discount=0.7, expert=lambda s: (s[:, 0] > 5).astype(int), **asked)
     compared = solution.compared
     near = np.abs(compared.states[:, 0] - 5) < 0.1

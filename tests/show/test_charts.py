@@ -49,7 +49,7 @@ def test_cells_without_transitions_are_empty_and_colours_follow_the_others():
     rng = np.random.default_rng(5)
     states = rng.normal(0, 0.3, (5000, 2)).clip(-1, 1)
     log = certirl.Transitions(states, rng.integers(2, size=5000), states, domain=((-1, 1), (-1, 1)))
-    coverage = certirl.coverage(log)
+    coverage = certirl.diagnose.coverage(log)
     for action in (0, 1):
         (chart,) = charts.coverage_charts(coverage, action=action, plane=(1, 0))
         counts = coverage.cells[action]  # rows of the map are the second coordinate of the plane, here the first

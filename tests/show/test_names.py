@@ -22,7 +22,7 @@ NAMED = {"state": ["angle", "speed"], "action": "move", "next_state": ["next ang
 
 
 def test_columns_of_a_table_name_the_axes_of_every_picture_also_from_a_file(tmp_path):
-    log = certirl.tables.read(TABLE, domain=((-1, 1), (-1, 1)), **NAMED)
+    log = certirl.logs.read(TABLE, domain=((-1, 1), (-1, 1)), **NAMED)
     assert log.coordinate_names == ("angle", "speed") and log.action_names == ("brake", "go")
     solution = certirl.solve(log, discount=0.5, expert="go", basis=certirl.product(*[certirl.Legendre(3)] * 2))
     solution.save(tmp_path / "named.npz")
@@ -32,26 +32,26 @@ def test_columns_of_a_table_name_the_axes_of_every_picture_also_from_a_file(tmp_
         assert "go at every state" in charts.heading(record)
     (turned,) = charts.reward_charts(solution, plane=("speed", "angle"))
     assert (turned.x_label, turned.y_label) == ("speed", "angle")
-    assert certirl.plots.coverage(certirl.coverage(log)).get_ylabel() == "speed"
-    halves = certirl.tables.read([TABLE, {**TABLE, "angle": -ANGLE}], domain=((-1, 1), (-1, 1)), **NAMED)
+    assert certirl.plots.coverage(certirl.diagnose.coverage(log)).get_ylabel() == "speed"
+    halves = certirl.logs.read([TABLE, {**TABLE, "angle": -ANGLE}], domain=((-1, 1), (-1, 1)), **NAMED)
     assert halves.where(halves.actions == 0).coordinate_names == ("angle", "speed")
 
 
 def test_prints_name_actions_where_the_data_do_also_from_moments(tmp_path):
-    log = certirl.tables.read(TABLE, domain=((-1, 1), (-1, 1)), **NAMED)
+    log = certirl.logs.read(TABLE, domain=((-1, 1), (-1, 1)), **NAMED)
     basis = certirl.product(*[certirl.Legendre(3)] * 2)
-    moments = certirl.measure(log, basis=basis)
+    moments = certirl.steps.measure(log, basis=basis)
     moments.save(tmp_path / "moments.npz")
-    mirrored = certirl.tables.read({**TABLE, "angle": -ANGLE}, domain=((-1, 1), (-1, 1)), **NAMED)
-    both = moments.leading(4, 4) + certirl.measure(mirrored, basis=basis).leading(4, 4)
+    mirrored = certirl.logs.read({**TABLE, "angle": -ANGLE}, domain=((-1, 1), (-1, 1)), **NAMED)
+    both = moments.leading(4, 4) + certirl.steps.measure(mirrored, basis=basis).leading(4, 4)
     for source in (log, moments, certirl.load(tmp_path / "moments.npz"), both):
         solution = certirl.solve(source, discount=0.5, expert="go", basis=basis.resized(3))
         assert "against brake" in str(solution) and "action 0" not in str(solution)
         assert solution.stats.coordinate_names == ("angle", "speed")
-    assert certirl.measure(certirl.tables.stream(TABLE, **NAMED), basis=basis).action_names == ("brake", "go")
+    assert certirl.steps.measure(certirl.logs.stream(TABLE, **NAMED), basis=basis).action_names == ("brake", "go")
     with pytest.raises(ValueError, match="the same action names, got brake, go and go, brake"):
         moments + replace(moments, action_names=("go", "brake"))
-    narrow = certirl.coverage(log.where((MOVES == "go") | (ANGLE > 0)))
+    narrow = certirl.diagnose.coverage(log.where((MOVES == "go") | (ANGLE > 0)))
     assert "  brake was taken only with angle in [" in str(narrow) and "  go: " in str(narrow)
     with pytest.raises(ValueError, match=r"^go was never taken in the log, so that its effect is unknown$"):
         certirl.solve(log.where(MOVES == "brake"), discount=0.5, expert=lambda s: s[:, 0] > 0)
@@ -59,15 +59,15 @@ def test_prints_name_actions_where_the_data_do_also_from_moments(tmp_path):
 
 def test_a_conflict_names_actions_if_it_is_asked_to():
     operators = certirl.problems.unsolvable(seed=1).operators(certirl.Legendre(7))
-    conflict = certirl.recover(certirl.bellman(operators, discount=0.7, expert=0)).witness
+    conflict = certirl.steps.recover(certirl.steps.bellman(operators, discount=0.7, expert=0)).witness
     assert "the advantages of stay over " in conflict.in_words(("stay", "left", "right"))
     assert "the advantages of action 0 over " in str(conflict)
 
 
 def test_usual_names_of_columns_are_no_names():
-    log = certirl.tables.read({"state": ANGLE, "action": MOVES, "next_state": TABLE["next angle"]})
+    log = certirl.logs.read({"state": ANGLE, "action": MOVES, "next_state": TABLE["next angle"]})
     assert log.coordinate_names == ()
-    (chart,) = charts.coverage_charts(certirl.coverage(log))
+    (chart,) = charts.coverage_charts(certirl.diagnose.coverage(log))
     assert chart.x_label == "state s" and [curve.label for curve in chart.curves] == ["brake", "go"]
 
 
@@ -90,7 +90,7 @@ def test_simulators_may_name_coordinates_and_actions():
     solution = certirl.solve(Walk(), discount=0.9, expert=0, samples=500, basis=certirl.Legendre(5), columns=3, rng=0)
     (chart,) = charts.margin_charts(solution)
     assert chart.x_label == "height" and chart.curves[0].label == "over down"
-    assert certirl.sample(Walk(), basis=certirl.Legendre(3), samples=10, rng=0).coordinate_names == ("height",)
+    assert certirl.steps.sample(Walk(), basis=certirl.Legendre(3), samples=10, rng=0).coordinate_names == ("height",)
     Walk.coordinate_names = ("height", "width")
     with pytest.raises(ValueError, match="coordinates must have 1 different names, one for each, got"):
         certirl.solve(Walk(), discount=0.9, samples=500, basis=certirl.Legendre(5), columns=3, rng=0)
@@ -103,7 +103,7 @@ def test_environments_name_their_coordinates():
 
 
 def test_certificates_and_refutations_name_actions_also_from_a_file(tmp_path):
-    log = certirl.tables.read(TABLE, domain=((-1, 1), (-1, 1)), **NAMED)
+    log = certirl.logs.read(TABLE, domain=((-1, 1), (-1, 1)), **NAMED)
     plane, asked = certirl.product(*[certirl.Legendre(2)] * 2), {"expert": "go", "tail": 0.05, "rng": 0}
     certificate = certirl.certify(lambda states: states[:, 1], log, discount=0.5, columns=plane, **asked)
     assert "against brake" in str(certificate) and "action" not in str(certificate).splitlines()[1]

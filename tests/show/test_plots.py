@@ -58,8 +58,8 @@ def test_without_a_reward_there_is_nothing_to_draw():
     from certirl.solver.solution import build
 
     operators = certirl.problems.unsolvable(seed=1).operators(certirl.Legendre(7))
-    criterion = certirl.bellman(operators, discount=0.7)
-    nothing = build([operators], [criterion], certirl.recover(criterion), choice="given")
+    criterion = certirl.steps.bellman(operators, discount=0.7)
+    nothing = build([operators], [criterion], certirl.steps.recover(criterion), choice="given")
     with pytest.raises(ValueError, match="no margins to draw"):
         plots.margins(nothing)
 
@@ -178,7 +178,7 @@ def test_empty_cells_have_no_colour_and_extrapolated_ones_are_hatched():
     rng = np.random.default_rng(5)
     states = rng.normal(0, 0.3, (5000, 2)).clip(-1, 1)
     log = certirl.Transitions(states, rng.integers(2, size=5000), states, domain=((-1, 1), (-1, 1)))
-    coverage = certirl.coverage(log)
+    coverage = certirl.diagnose.coverage(log)
     cells, hatched = plots.coverage(coverage, action=1).collections[:2]
     mask = np.ma.getmaskarray(cells.get_array())
     np.testing.assert_array_equal(mask, coverage.cells[1].T == 0)

@@ -315,7 +315,7 @@ def test_the_command_writes_and_opens_the_page(tmp_path, monkeypatch, capsys):
 
 def test_coverage_is_drawn_if_it_is_given():
     log = _log()
-    text = report.page(record("log"), coverage=certirl.coverage(log))
+    text = report.page(record("log"), coverage=certirl.diagnose.coverage(log))
     assert "transitions of the rarest action" in text
     assert "transitions of the rarest action" not in page("log")
 

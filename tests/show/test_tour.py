@@ -34,7 +34,7 @@ def test_figure_1_proves_the_margin_with_many_transitions():
     problem, basis = certirl.problems.random_polynomial(seed=0), certirl.Fourier(5)
     least = {}
     for n in (2_000, 200_000):
-        moments = certirl.measure(certirl.sample(problem, basis=basis, samples=n, rng=0), basis=basis)
+        moments = certirl.steps.measure(certirl.steps.sample(problem, basis=basis, samples=n, rng=0), basis=basis)
         panel = figure1.curves(problem, moments, discount=0.7, cover=0.05)
         least[n] = min(panel["truth at least"])
         chart = figure1.chart(panel)

@@ -60,7 +60,7 @@ def asked_in_all(solution):
 BASIS = certirl.Legendre(5)
 ONE = {"expert": 0, "basis": BASIS, "columns": 3, "samples": 2_000}
 POLICY = {"expert": towards, "samples": 2_000}
-PROOF = {"delta": 0.05, "tail": certirl.GaussianNoise(1.0, 1.0)}
+PROOF = {"delta": 0.05, "tail": certirl.dynamics.GaussianNoise(1.0, 1.0)}
 FEATURES = certirl.Settings(features={"distance": lambda states: np.abs(states[:, 0] - 5)})
 CALLS = {
     "one action": (Walk, ONE),
@@ -113,7 +113,7 @@ def test_samples_bound_the_answer_and_trials_its_trial(kind):
 
 def test_a_proof_for_a_policy_that_fails_is_tried_within_its_own_samples():
     walk = Walk()
-    asked = {"expert": towards, "samples": 3_000, "delta": 0.05, "tail": certirl.GaussianNoise(1.0, 1.0)}
+    asked = {"expert": towards, "samples": 3_000, "delta": 0.05, "tail": certirl.dynamics.GaussianNoise(1.0, 1.0)}
     solution = certirl.solve(walk, discount=0.5, rng=0, columns=13, **asked)
     counts = solution.stats.asked
     assert solution.status != "certified" and walk.asked.max() == asked_in_all(solution)
@@ -162,7 +162,7 @@ def test_trials_are_counted_printed_and_left_out(tmp_path):
 
 
 def test_trials_without_effect_are_refused():
-    log = certirl.sample(Walk(), basis=BASIS, samples=200, rng=0)
+    log = certirl.steps.sample(Walk(), basis=BASIS, samples=200, rng=0)
     with pytest.raises(ValueError, match="trials is for simulators"):
         certirl.solve(log, discount=0.7, expert=towards, trials=500)
     with pytest.raises(ValueError, match="trials is for experts that depend on the state"):
@@ -174,7 +174,7 @@ def test_trials_without_effect_are_refused():
 
 
 def test_a_log_draws_nothing():
-    log = certirl.sample(Walk(), basis=BASIS, samples=300, rng=0)
+    log = certirl.steps.sample(Walk(), basis=BASIS, samples=300, rng=0)
     solution = certirl.solve(log, discount=0.7, expert=towards)
     assert solution.stats.asked is None and "trials" not in str(solution)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl import dynamics, steps
 from certirl.fit.choose import as_asked, widened
 from certirl.ground.status import two_digits
 from certirl.solver.value_form import proof_columns
@@ -61,7 +62,7 @@ class Rooms:
 
 
 def test_columns_of_components_are_chosen_for_their_tails_or_given_as_functions():
-    noise = certirl.GaussianNoise(std=(2.0, 4.0), slope=((0.9, 0.0), (0.0, 0.9)))
+    noise = dynamics.GaussianNoise(std=(2.0, 4.0), slope=((0.9, 0.0), (0.0, 0.9)))
     asked = {"discount": 0.7, "delta": 0.05, "tail": noise, "rng": 0, "components": [[0], [1]], "samples": 30_000}
     chosen = certirl.solve(Rooms(), **asked)
     first, second = (component.columns.size for component in chosen.components)
@@ -77,7 +78,7 @@ def test_columns_of_components_are_chosen_for_their_tails_or_given_as_functions(
 
 
 def test_a_log_is_divided_and_proved():
-    log = certirl.sample(PROBLEM, basis=COLUMNS, samples=100_000, rng=3)
+    log = steps.sample(PROBLEM, basis=COLUMNS, samples=100_000, rng=3)
     asked = {"basis": certirl.Legendre(11), "columns": 3, "discount": 0.7, "delta": 0.05}
     proved = certirl.solve(log, tail=0, **asked)
     assert proved.status == "certified" and proved.samples == 100_000
@@ -103,7 +104,7 @@ class Untouched:
 
 
 def test_a_tail_that_is_hopeless_is_refused_before_anything_is_drawn():
-    noise = certirl.GaussianNoise(std=1.0, slope=0.9)
+    noise = dynamics.GaussianNoise(std=1.0, slope=0.9)
     rooms, asked = Untouched(), {"discount": 0.9, "delta": 0.05, "tail": noise, "rng": 0}
     cure = r"with discount=0.9 a proof needs τ < 0.\d+: use at least \d+ columns \(τ = 0.\d+\)"
     few, warm = certirl.product(certirl.Legendre(2), certirl.Legendre(2)), {"expert": lambda s: s[:, 0] > 20}
@@ -115,7 +116,7 @@ def test_a_tail_that_is_hopeless_is_refused_before_anything_is_drawn():
     parts = {"components": {"heat": [0], "damp": [1]}, "basis": [certirl.Legendre(3), certirl.Legendre(5)]}
     with pytest.raises(ValueError, match=f"^3 columns of heat give τ = 1; {cure}$"):
         certirl.solve(rooms, **asked, **parts, columns=[certirl.Legendre(3), 5])
-    sharp = asked | {"tail": certirl.GaussianNoise(std=0.01, slope=0.9)}  # columns would be chosen by it
+    sharp = asked | {"tail": dynamics.GaussianNoise(std=0.01, slope=0.9)}  # columns would be chosen by it
     for settings in ({}, {"columns": 3}, {"components": [[0], [1]]}, warm):
         with pytest.raises(
             ValueError,
@@ -209,7 +210,7 @@ class Windy:
 
 def test_columns_are_those_that_the_tail_needs_or_the_cheapest():
     rows = certirl.Legendre(7, (0, 10))
-    moments = certirl.measure(certirl.sample(Windy(), basis=rows, samples=2_000, rng=0), basis=rows, columns=3)
+    moments = steps.measure(steps.sample(Windy(), basis=rows, samples=2_000, rng=0), basis=rows, columns=3)
     choice = as_asked(rows.components, 3)
     for tail, size in (
         (lambda k: 0.0, 3),
@@ -227,7 +228,7 @@ def test_columns_are_those_that_the_tail_needs_or_the_cheapest():
 
 def test_as_many_columns_are_taken_as_an_error_asks_for():
     asked = {"discount": 0.7, "expert": 0, "delta": 0.05, "samples": 1_000, "rng": 0, "progress": False}
-    noise = certirl.LaplaceNoise(2.0, slope=0.5)
+    noise = dynamics.LaplaceNoise(2.0, slope=0.5)
     with pytest.raises(ValueError, match=r"^6 columns give τ = 0\.26; .*: use at least 7 columns"):
         certirl.solve(Windy(), tail=noise, columns=6, **asked)
     estimate = certirl.solve(Windy(), discount=0.7, columns=23, samples=400, rng=0)  # more than usual rewards have
@@ -236,17 +237,19 @@ def test_as_many_columns_are_taken_as_an_error_asks_for():
 
 def test_what_is_missing_from_a_log_is_told_in_its_rows_and_by_other_ways():
     room = certirl.problems.thermostat(noise=3.0)
-    log = certirl.sample(room, basis=certirl.Legendre(5), samples=80_000, rng=0)
-    asked = {"discount": 0.7, "delta": 0.05, "tail": certirl.GaussianNoise(std=3.0, slope=1.0)}
+    log = steps.sample(room, basis=certirl.Legendre(5), samples=80_000, rng=0)
+    asked = {"discount": 0.7, "delta": 0.05, "tail": dynamics.GaussianNoise(std=3.0, slope=1.0)}
     found = certirl.solve(log, expert=0, **asked)
     rows = 3 * 80_000 * found.certificate.samples_needed / found.certificate.samples
     assert f"a log of about {two_digits(int(rows))} rows should suffice (30% of them" in found.reason
-    assert "far fewer for dynamics=certirl.AffineGaussian(…) in certirl.certify if the standard" in found.reason
+    assert (
+        "far fewer for dynamics=certirl.dynamics.AffineGaussian(…) in certirl.certify if the standard" in found.reason
+    )
 
 
 def test_a_wider_tube_that_would_do_is_named():
     room = certirl.problems.comfort(noise=0.6)
-    log = certirl.sample(room.dynamics, basis=certirl.Legendre(7), samples=40_000, rng=0)
+    log = steps.sample(room.dynamics, basis=certirl.Legendre(7), samples=40_000, rng=0)
     asked = {"discount": 0.5, "expert": room.expert, "columns": 7, "delta": 0.05, "tail": room.dynamics.tail}
     narrow = certirl.solve(log, settings=certirl.Settings(tube=0.03), **asked)
     wider = narrow.certificate.wider_tube
@@ -264,7 +267,7 @@ class Contradictory:
     """
 
     n_actions, domain = 3, ((0.0, 3.0),)
-    tail = certirl.GaussianNoise(0.25, slope=0.8)
+    tail = dynamics.GaussianNoise(0.25, slope=0.8)
 
     def sample(self, states, action, rng):
         return np.clip(0.8 * states + (0, 0.3, 0.6)[action] + rng.normal(scale=0.25, size=states.shape), 0, 3)

@@ -11,6 +11,7 @@ import pytest
 
 import certirl
 import files
+from certirl import steps
 from certirl.ground.status import STATUSES, Reason, rounded_down, weakest
 
 
@@ -59,14 +60,14 @@ def outward(states):
 
 
 def log(source, n=2_000):
-    return certirl.sample(source, basis=certirl.product(*[certirl.Legendre(3)] * len(source.domain)), samples=n, rng=1)
+    return steps.sample(source, basis=certirl.product(*[certirl.Legendre(3)] * len(source.domain)), samples=n, rng=1)
 
 
 CASES = {
     "an action": lambda: certirl.solve(STEADY, discount=0.7, rng=0, samples=2_000, **FUNCTIONS),
     "an action, log": lambda: certirl.solve(log(STEADY), discount=0.7, **FUNCTIONS),
     "an action, moments": lambda: certirl.solve(
-        certirl.measure(log(STEADY), basis=certirl.Legendre(4), columns=2), discount=0.7
+        steps.measure(log(STEADY), basis=certirl.Legendre(4), columns=2), discount=0.7
     ),
     "an action, box": lambda: certirl.solve(PAIR, discount=0.7, rng=0, samples=2_000, **BOX),
     "an action, box, log": lambda: certirl.solve(log(PAIR), discount=0.7, **BOX),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl import steps
 from certirl.data.dependence import can_pair
 from certirl.data.moments import accumulate
 from certirl.data.simulator import as_generator, draw
@@ -53,16 +54,16 @@ def test_the_print_has_six_lines_and_never_says_more_than_is_known():
 def test_the_steps_give_what_solve_gives():
     rng = as_generator(0)
     assert can_pair(PROBLEM, certirl.Legendre(11), rng)
-    data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
-    operators = certirl.estimate(certirl.measure(data, basis=certirl.Legendre(11)), columns=solved().columns.size)
-    found = certirl.recover(certirl.bellman(operators, discount=0.7))
+    data = steps.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
+    operators = steps.estimate(steps.measure(data, basis=certirl.Legendre(11)), columns=solved().columns.size)
+    found = steps.recover(steps.bellman(operators, discount=0.7))
     np.testing.assert_allclose(found.reward.coefficients, solved().reward.coefficients, rtol=1e-5, atol=1e-5)
 
 
 def test_transitions_on_file_are_as_good_as_the_simulator():
     rng = as_generator(0)
     rng.spawn(1)  # the stream on which `solve` tries whether actions can be paired
-    data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
+    data = steps.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
     solution = certirl.solve(data, basis=certirl.Legendre(11), discount=0.7)
     np.testing.assert_allclose(solution.reward.coefficients, solved().reward.coefficients, rtol=1e-4, atol=1e-4)
     assert solution.samples == 10_000
@@ -80,7 +81,7 @@ def test_actions_are_not_paired_where_rows_would_share_random_numbers():
     assert can_pair(Walk(), certirl.Legendre(3), 0)
     assert not can_pair(Rejecting(), certirl.Legendre(3), 0)
     with pytest.raises(ValueError, match="paired=False"):
-        certirl.sample(Rejecting(), basis=certirl.Legendre(3), samples=500, rng=0, paired=True)
+        steps.sample(Rejecting(), basis=certirl.Legendre(3), samples=500, rng=0, paired=True)
     assert certirl.solve(Rejecting(), discount=0.8, rng=0, samples=5_000).status == "solved"
     proved = certirl.solve(
         Rejecting(), discount=0.8, rng=0, basis=certirl.Legendre(7), columns=7, delta=0.1, samples=50_000
@@ -89,7 +90,7 @@ def test_actions_are_not_paired_where_rows_would_share_random_numbers():
 
 
 def test_an_ordinary_log_needs_no_pairs():
-    data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=20_000, rng=0)
+    data = steps.sample(PROBLEM, basis=certirl.Legendre(11), samples=20_000, rng=0)
     shuffled = np.random.default_rng(0).permutation(len(data))
     log = certirl.Transitions(
         data.states[shuffled], data.actions[shuffled], data.next_states[shuffled], domain=PROBLEM.domain
@@ -101,7 +102,7 @@ def test_an_ordinary_log_needs_no_pairs():
 def test_common_random_numbers_take_noise_off_the_margin():
     errors = {}
     for paired in (False, True):
-        data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=0, design=True, paired=paired)
+        data = steps.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=0, design=True, paired=paired)
         errors[paired] = certirl.solve(data, basis=certirl.Legendre(11), columns=3, discount=0.7).standard_error
     assert errors[True] < 0.8 * errors[False]
 
@@ -233,8 +234,8 @@ def test_an_infeasible_solution_prints_its_witness():
     from certirl.solver.solution import build
 
     operators = problem.operators(certirl.Legendre(11))
-    criterion = certirl.bellman(operators, discount=0.7)
-    solution = build([operators], [criterion], certirl.recover(criterion), choice="given")
+    criterion = steps.bellman(operators, discount=0.7)
+    solution = build([operators], [criterion], steps.recover(criterion), choice="given")
     assert solution.status == "infeasible" and solution.reward is None
     assert len(str(solution).splitlines()) <= 6
     assert "witness" in str(solution) and "s = " in str(solution)

@@ -86,7 +86,7 @@ def test_an_expert_that_errs_is_shown_where_it_errs():
 
 
 def test_a_log_is_enough(noisy):
-    log = certirl.sample(Room(), basis=certirl.Legendre(5), samples=10_000, rng=3)
+    log = certirl.steps.sample(Room(), basis=certirl.Legendre(5), samples=10_000, rng=3)
     found = certirl.solve(log, expert=comfort, discount=0.9)
     assert found.status == "solved" and found.stats.greedy_share is None and "Solved, not validated" in str(found)
     assert max(
@@ -121,7 +121,7 @@ def test_an_angle_in_a_log_is_known_by_its_basis():
     def home(states):
         return np.where(states[:, 0] < 0, 2, 0)  # the shorter way to 0: it switches at 0 and at ±1
 
-    log = certirl.sample(Wheel(), basis=certirl.Fourier(5), samples=4000, rng=0)
+    log = certirl.steps.sample(Wheel(), basis=certirl.Fourier(5), samples=4000, rng=0)
     found = certirl.solve(log, expert=home, discount=0.9, basis=certirl.Fourier(15))
     assert found.stats.periodic == (0,) and found.reward(-1.0) == pytest.approx(found.reward(1.0))
     states = np.linspace(-0.9, 0.9, 181)[:, None]
@@ -156,8 +156,8 @@ def test_terminal_rows_of_a_log_are_worth_nothing():
         while walk[-1][0] <= 0.8 and len(chosen) < 6:
             chosen.append(int(rng.integers(3)))
             walk.append(np.clip(0.95 * walk[-1] + 0.3 * (chosen[-1] - 1) + 0.05 * rng.standard_normal(1), -1, 1))
-        episodes.append(certirl.Episode(np.array(walk), chosen, terminated=walk[-1][0] > 0.8))
-    log = certirl.from_episodes(episodes, domain=(-1, 1), n_actions=3)
+        episodes.append(certirl.logs.Episode(np.array(walk), chosen, terminated=walk[-1][0] > 0.8))
+    log = certirl.logs.from_episodes(episodes, domain=(-1, 1), n_actions=3)
     found = certirl.solve(log, expert=lambda s: np.zeros(len(s), dtype=int), discount=0.9)
     assert found.compared.states.max() <= 0.8 + 1e-9  # rows that stand in terminal states are no states to compare at
 

@@ -213,7 +213,7 @@ def test_the_headline_says_why_there_is_no_proof():
     )
     for text in (str(found).splitlines()[0], found.reason):
         assert "no tail was declared (if the 15 columns describe the dynamics exactly" in text and bound in text
-        assert "tail=certirl.GaussianNoise(…) or tail=0" in text
+        assert "tail=certirl.dynamics.GaussianNoise(…) or tail=0" in text
     assert f"if the tail is zero, at least {rounded_down(found.certificate.margin):.3g} farther than " in str(found)
     few = certirl.solve(Room(), discount=0.7, expert=comfort, delta=0.05, tail=0, columns=15, samples=2_000, rng=0)
     assert "the margin is not proved: " in str(few).splitlines()[0]

@@ -72,13 +72,13 @@ def columns_of(options: argparse.Namespace) -> Columns:
 
 
 def names_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The columns that are named, as settings of `certirl.tables.read`."""
+    """The columns that are named, as settings of `certirl.logs.read`."""
     names = {name: getattr(options, name) for name in COLUMNS}
     return {name: value for name, value in names.items() if value is not None}
 
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:
-    """The settings of `certirl.tables.read` and `stream` behind the options."""
+    """The settings of `certirl.logs.read` and `stream` behind the options."""
     return {
         "domain": options.domain,
         "actions" if isinstance(options.actions, tuple) else "n_actions": options.actions,

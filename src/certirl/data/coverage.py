@@ -57,7 +57,7 @@ class Coverage(Record):
     Example:
         >>> states = np.random.default_rng(0).uniform(0, 5, 1000)
         >>> log = certirl.Transitions(states, np.arange(1000) % 2, states, domain=(0, 10))
-        >>> coverage = certirl.coverage(log, basis=certirl.Legendre(9))
+        >>> coverage = certirl.diagnose.coverage(log, basis=certirl.Legendre(9))
         >>> coverage.counts.tolist(), coverage.unvisited, coverage.complete
         ([500, 500], 0.5, False)
     """
@@ -190,7 +190,7 @@ def coverage(
     """Find where in the state space a log, from any behaviour, can support a statement.
 
     Args:
-        transitions: the log, or a table as in `certirl.tables.read`.
+        transitions: the log, or a table as in `certirl.logs.read`.
         basis: the functions of the state to be distinguished; moderate ones for the number of coordinates if left out,
             with frequencies for periodic coordinates of the log.
         cells: along each coordinate, for counting.
@@ -198,7 +198,7 @@ def coverage(
     Example:
         >>> states = np.random.default_rng(0).uniform(0, 5, 1000)
         >>> log = certirl.Transitions(states, np.arange(1000) % 2, states, domain=(0, 10))
-        >>> coverage = certirl.coverage(log, basis=certirl.Legendre(9))
+        >>> coverage = certirl.diagnose.coverage(log, basis=certirl.Legendre(9))
         >>> coverage.extrapolated([2.0, 8.0])
         array([False,  True])
     """

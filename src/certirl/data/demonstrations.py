@@ -116,7 +116,7 @@ def policy_from(
 
     Args:
         states: ``[n]`` or ``[n, d]``; or `Transitions`, whose actions, episodes and domain are then used; or a table,
-            as in `certirl.tables.read`.
+            as in `certirl.logs.read`.
         actions: ``[n]``, numbers, or names, which are numbered in sorted order. For a table the names of actions
             0, 1, …; those that occur, in sorted order, if left out.
         method: "neighbours", the majority of the nearest demonstrations; or a classifier with ``fit`` and ``predict``,
@@ -133,7 +133,7 @@ def policy_from(
             demonstrations that their neighbours contradict are set aside, the most contradicted first and no more than
             this share; and the interval allows for mistakes among those held out.
         rng: a seed or Generator, for what is held out.
-        **columns: which columns of a table to read, as in `certirl.tables.read`.
+        **columns: which columns of a table to read, as in `certirl.logs.read`.
 
     Example:
         >>> states = np.random.default_rng(0).uniform(-1, 1, 400)

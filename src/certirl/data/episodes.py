@@ -49,7 +49,7 @@ class Episode(Record):
 
     Example:
         >>> states = [[0.0], [0.5], [1.0]]  # one more than actions
-        >>> episode = certirl.Episode(states, actions=[1, 1], terminated=True, rewards=[-1.0, -1.0])
+        >>> episode = certirl.logs.Episode(states, actions=[1, 1], terminated=True, rewards=[-1.0, -1.0])
         >>> episode.states.shape, episode.total
         ((3, 1), -2.0)
     """
@@ -254,8 +254,8 @@ def from_episodes(
         absorb: add rows that lead from each terminal state to itself, one for every action.
 
     Example:
-        >>> episode = certirl.Episode(states=[0.0, 0.5, 1.0], actions=[1, 1], terminated=True)
-        >>> log = certirl.from_episodes([episode, ([0.0, 0.4], [0])])
+        >>> episode = certirl.logs.Episode(states=[0.0, 0.5, 1.0], actions=[1, 1], terminated=True)
+        >>> log = certirl.logs.from_episodes([episode, ([0.0, 0.4], [0])])
         >>> print(log)
         5 transitions on [0, 1]; per action: 2, 3
           1 terminal state was made absorbing, by 2 rows from each to itself
@@ -490,7 +490,7 @@ def as_episode(source: Any) -> Episode:
         return Episode(*source)
     raise TypeError(
         f"{type(source).__name__} is no episode: it needs states, the last one included, and actions; write "
-        "certirl.Episode(states, actions, terminated)"
+        "certirl.logs.Episode(states, actions, terminated)"
     )
 
 
@@ -518,7 +518,7 @@ def _plain(values: Any) -> Any:
     if isinstance(values, dict | tuple):
         raise TypeError(
             f"observations and actions must be arrays, got a {type(values).__name__}; make episodes of the part that "
-            "is the state: certirl.Episode(states, actions, terminated)"
+            "is the state: certirl.logs.Episode(states, actions, terminated)"
         )
     return np.asarray(values)
 

@@ -48,7 +48,7 @@ class Independence(Record):
         level: the hypothesis is rejected if its p-value is smaller.
 
     Example:
-        >>> test = certirl.independent(certirl.problems.whirl(), [[0], [1]], samples=500, rng=0)
+        >>> test = certirl.diagnose.independent(certirl.problems.whirl(), [[0], [1]], samples=500, rng=0)
         >>> test.holds, test.p_value < 0.001, test.z.shape
         (False, True, (2, 2))
     """
@@ -98,9 +98,9 @@ def independent(
 
     Example:
         >>> problem = certirl.problems.random_independent(seed=1, dimension=2)
-        >>> certirl.independent(problem, [[0], [1]], samples=500, rng=0).holds
+        >>> certirl.diagnose.independent(problem, [[0], [1]], samples=500, rng=0).holds
         True
-        >>> certirl.independent(certirl.problems.whirl(), [[0], [1]], samples=500, rng=0).holds
+        >>> certirl.diagnose.independent(certirl.problems.whirl(), [[0], [1]], samples=500, rng=0).holds
         False
     """
     level, samples = as_probability(level, "level"), as_samples(samples, least=FEWEST, most=MOST_SAMPLES)
@@ -146,9 +146,9 @@ def find_components(
 
     Example:
         >>> problem = certirl.problems.random_independent(seed=1, dimension=2)
-        >>> certirl.find_components(problem, samples=500, rng=0)
+        >>> certirl.diagnose.components(problem, samples=500, rng=0)
         [[0], [1]]
-        >>> certirl.find_components(certirl.problems.whirl(), samples=500, rng=0)
+        >>> certirl.diagnose.components(certirl.problems.whirl(), samples=500, rng=0)
         [[0, 1]]
     """
     as_flag(join_noise, "join_noise")

@@ -47,7 +47,7 @@ class File(Record):
     Example:
         >>> table = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0, 0.5]}
         >>> np.savez("log.npz", **table)
-        >>> moments = certirl.measure(certirl.tables.stream("log.npz"), basis=certirl.Legendre(2))
+        >>> moments = certirl.steps.measure(certirl.logs.stream("log.npz"), basis=certirl.Legendre(2))
         >>> moments.files[0].name, moments.files[0].rows
         ('log.npz', 3)
     """
@@ -78,11 +78,11 @@ class Moments(Record):
 
     Example:
         >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
-        >>> moments = certirl.measure(log, basis=certirl.Legendre(3))
+        >>> moments = certirl.steps.measure(log, basis=certirl.Legendre(3))
         >>> moments.counts.tolist(), moments.cross.shape
         ([2, 2], (2, 3, 3))
         >>> later = certirl.Transitions([0.1, 0.9], [0, 1], [0.3, 0.7], domain=(0, 1))
-        >>> print(moments + certirl.measure(later, basis=certirl.Legendre(3)))
+        >>> print(moments + certirl.steps.measure(later, basis=certirl.Legendre(3)))
         6 transitions: Legendre(3) on [0, 1], 3 columns, 2 actions
     """
 
@@ -261,7 +261,7 @@ def measure(
 
     Args:
         data: `Transitions`, `TensorTransitions`, a table, or a stream of tables:
-            ``certirl.tables.stream("*.parquet", domain=(-1, 1))``.
+            ``certirl.logs.stream("*.parquet", domain=(-1, 1))``.
         basis: the row basis φ; placed on the domain of the data.
         columns: how many of its functions describe the state, k_s; all of them if left out.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
@@ -269,12 +269,12 @@ def measure(
 
     Example:
         >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
-        >>> print(certirl.measure(log, basis=certirl.Legendre(3)))
+        >>> print(certirl.steps.measure(log, basis=certirl.Legendre(3)))
         4 transitions: Legendre(3) on [0, 1], 3 columns, 2 actions
     """
     data = stream(data) if is_table(data) else data
     if not all(hasattr(data, name) for name in ("chunks", "domain", "n_actions")):
-        raise TypeError(f"measure takes logged Transitions or certirl.tables.stream(files), got {shown(data)}")
+        raise TypeError(f"measure takes logged Transitions or certirl.logs.stream(files), got {shown(data)}")
     rows = as_basis(basis).on(data.domain)
     narrow = rows.resized(rows.size if columns is None else as_count(columns, "columns"))
     if narrow.size > rows.size:

@@ -504,7 +504,7 @@ def sample(
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
-        >>> print(certirl.sample(problem, basis=certirl.Legendre(5), samples=100, rng=0))
+        >>> print(certirl.steps.sample(problem, basis=certirl.Legendre(5), samples=100, rng=0))
         300 transitions on [-1, 1]; per action: 100, 100, 100
     """
     check_simulator(simulator)

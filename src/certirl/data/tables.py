@@ -1,7 +1,7 @@
 """Tables of transitions or episodes, in files or data frames: streamed or loaded into memory.
 
-    log = certirl.tables.read(frame, state=("x", "v"), action="a", episode="run", step="time")
-    moments = certirl.measure(certirl.tables.stream("log/*.parquet"), basis=certirl.Legendre(11))
+    log = certirl.logs.read(frame, state=("x", "v"), action="a", episode="run", step="time")
+    moments = certirl.steps.measure(certirl.logs.stream("log/*.parquet"), basis=certirl.Legendre(11))
 
 A table is a file, a data frame of pandas or polars, anything with the Arrow C interface, or a mapping of arrays. It has
 the columns ``state`` (or ``state_0``, ``state_1``, …) and ``action``, or those that are named in their place. It is a
@@ -227,7 +227,7 @@ def _incomplete(table: Table, names: Names, by_episode: bool, demonstrations: bo
             f"that of the next row, a column episode or, for one trajectory, {setting('step', repr('t'))}"
         )
     needs += ", in npz files arrays states, actions, next_states, episodes" * (table.kind == ".npz")
-    reader = "policy_from" if demonstrations else "tables.read"
+    reader = "policy_from" if demonstrations else "logs.read"
     example = by_door(f'certirl.{reader}(…, state=("x", "v"), action="a")', "--state x v --action a")
     return f"{needs}; it has {', '.join(table.names) or 'no header'}; name others by {example}"
 
@@ -418,7 +418,7 @@ def _check_order(rows: Steps) -> None:
         row = rows.rows[int(back.argmax()) + 1]
         raise ValueError(
             f"row {row} belongs before the row above it, and a stream takes episodes in the order of the table: sort "
-            f"the table by episode and step{by_door(', or load it with certirl.tables.read', '')}"
+            f"the table by episode and step{by_door(', or load it with certirl.logs.read', '')}"
         )
 
 
@@ -428,7 +428,7 @@ class TableStream(Stream):
 
     Example:
         >>> table = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0, 0.5]}
-        >>> stream = certirl.tables.stream(table)
+        >>> stream = certirl.logs.stream(table)
         >>> stream.total, stream.n_actions, stream.domain
         (3, 2, ((0.0, 1.0),))
     """
@@ -495,7 +495,7 @@ class TableStream(Stream):
 
 
 def stream(sources: Any, *, rows: int | None = None, allow_repeats: bool = False, **settings: Any) -> TableStream:
-    """Tables as a stream, of which a batch is in memory at a time; `certirl.measure` takes it.
+    """Tables as a stream, of which a batch is in memory at a time; `certirl.steps.measure` takes it.
 
     A Parquet file is cut into chunks at its row groups, as few as make up ``rows`` rows, and a data frame anywhere;
     other files are one chunk. Batches have at most ``rows`` rows, but an npz file cannot be read in parts. The steps of
@@ -513,8 +513,8 @@ def stream(sources: Any, *, rows: int | None = None, allow_repeats: bool = False
     Example:
         >>> table = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0, 0.5]}
         >>> np.savez("log.npz", **table)
-        >>> stream = certirl.tables.stream("log.npz")
-        >>> print(certirl.measure(stream, basis=certirl.Legendre(2)))
+        >>> stream = certirl.logs.stream("log.npz")
+        >>> print(certirl.steps.measure(stream, basis=certirl.Legendre(2)))
         3 transitions: Legendre(2) on [0, 1], 2 columns, 2 actions
     """
     names, conversion = _split(settings)
@@ -540,7 +540,7 @@ def read(sources: Any, **settings: Any) -> Transitions:
 
     Example:
         >>> table = {"x": [0.0, 0.5, 1.0], "move": ["right", "right", "left"], "x2": [0.5, 1.0, 0.5]}
-        >>> print(certirl.tables.read(table, state="x", action="move", next_state="x2"))
+        >>> print(certirl.logs.read(table, state="x", action="move", next_state="x2"))
         3 transitions on [0, 1]; per action: left 1, right 2
     """
     names, conversion = _split(settings)

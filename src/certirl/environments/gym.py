@@ -64,7 +64,7 @@ def rollouts(
     """Episodes of a policy in an environment.
 
     Each holds the states with the last one, the actions, the rewards, and whether the last state is terminal;
-    `certirl.from_episodes` makes logged transitions of them.
+    `certirl.logs.from_episodes` makes logged transitions of them.
 
     Args:
         env: a gymnasium environment, with its time limit, or the name of one; it is copied.

@@ -381,7 +381,7 @@ class EnvSimulator(Record):
     def pieces(self, centres: Array, halves: Array, action: int) -> tuple[Piece, ...] | None:
         """What contains the next states of cells with these centres ``[n, d]`` and half sides ``[d]``: see `Piece`.
 
-        None if nothing is built in. See `certirl.Deterministic`.
+        None if nothing is built in. See `certirl.dynamics.Deterministic`.
 
         Example:
             >>> piece, wall = car.pieces(np.array([[-0.5, 0.0]]), np.array([0.01, 0.001]), 2)

@@ -40,8 +40,8 @@ class Operators(Record):
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
-        >>> log = certirl.sample(problem, basis=certirl.Legendre(5), samples=5_000, rng=0)
-        >>> operators = certirl.estimate(log, basis=certirl.Legendre(5))
+        >>> log = certirl.steps.sample(problem, basis=certirl.Legendre(5), samples=5_000, rng=0)
+        >>> operators = certirl.steps.estimate(log, basis=certirl.Legendre(5))
         >>> bool(abs(operators.Z - problem.operators(certirl.Legendre(5)).Z).max() < 0.1)
         True
     """
@@ -89,8 +89,8 @@ def estimate(
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
-        >>> log = certirl.sample(problem, basis=certirl.Legendre(5), samples=500, rng=0)
-        >>> operators = certirl.estimate(log, basis=certirl.Legendre(5), columns=3)
+        >>> log = certirl.steps.sample(problem, basis=certirl.Legendre(5), samples=500, rng=0)
+        >>> operators = certirl.steps.estimate(log, basis=certirl.Legendre(5), columns=3)
         >>> operators.Z.shape, operators.form
         ((3, 5, 3), 'least-squares')
     """
@@ -139,8 +139,8 @@ def indistinct(action: int, functions: int, count: int, kind: str = "") -> str:
     transitions = "1 transition" if count == 1 else f"{count:,} transitions"
     return (
         f"the {kind + ' ' if kind else ''}states of action {action} cannot tell {functions} functions apart "
-        f"({transitions}): use more data, fewer columns, or states that cover the domain (certirl.coverage shows "
-        "where there are none)"
+        f"({transitions}): use more data, fewer columns, or states that cover the domain "
+        "(certirl.diagnose.coverage shows where there are none)"
     )
 
 
@@ -217,7 +217,7 @@ class Bellman(Record):
 
     Example:
         >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
-        >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
+        >>> criterion = certirl.steps.bellman(operators, discount=0.7, expert=0)
         >>> criterion.condition < 2, criterion.spectral_radius < 1
         (True, True)
     """
@@ -272,7 +272,7 @@ class Bellman(Record):
         """The coefficients of D_a in the columns, one row for each alternative: ``[A − 1, k_s]``.
 
         Example:
-            >>> recovery = certirl.recover(criterion)
+            >>> recovery = certirl.steps.recover(criterion)
             >>> criterion.margins(recovery.reward.coefficients).shape
             (2, 7)
         """
@@ -312,7 +312,7 @@ def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellma
 
     Example:
         >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
-        >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
+        >>> criterion = certirl.steps.bellman(operators, discount=0.7, expert=0)
         >>> criterion.F.shape, criterion.alternatives
         ((2, 7, 7), (1, 2))
     """

@@ -39,7 +39,7 @@ TARGETS = 9
 MOST_COLUMNS_ON_A_BOX = 200
 MOST_ROWS_ON_A_BOX = 70
 MOST_COLUMNS_FOR_A_TAIL = 100
-DIAGNOSED, MOST_DIAGNOSED = 20_000, 200  # `diagnose`: transitions per action if left out, and columns at most
+DIAGNOSED, MOST_DIAGNOSED = 20_000, 200  # `diagnose_columns`: transitions per action if left out, and columns at most
 TailNumber = Callable[[Component, Basis], float]
 
 
@@ -398,7 +398,7 @@ class Diagnosis(Record):
 
     Example:
         >>> room = certirl.problems.thermostat()
-        >>> diagnosis = certirl.diagnose(room, columns=1, most=5, samples=2_000, rng=0)
+        >>> diagnosis = certirl.diagnose.columns(room, columns=1, most=5, samples=2_000, rng=0)
         >>> diagnosis.best > 1, diagnosis.columns.tolist(), diagnosis.excess.shape
         (True, [1, 2, 3, 4, 5], (5,))
     """
@@ -443,7 +443,7 @@ def _above(excess: float, error: float) -> str:
     return f"{excess:+.3%} ± {error:.3%}" if excess < 10 else f"{100 * excess:+.3g}% ± {100 * error:.3g}%"
 
 
-def diagnose(
+def diagnose_columns(
     source: Simulator | Transitions,
     *,
     family: type[Basis] | Basis = Legendre,
@@ -464,7 +464,7 @@ def diagnose(
 
     Example:
         >>> room = certirl.problems.thermostat()
-        >>> diagnosis = certirl.diagnose(room, columns=1, most=5, samples=2_000, rng=0)
+        >>> diagnosis = certirl.diagnose.columns(room, columns=1, most=5, samples=2_000, rng=0)
         >>> diagnosis.too_small
         True
     """

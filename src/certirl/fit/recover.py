@@ -50,8 +50,8 @@ class Recovery(Record):
 
     Example:
         >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
-        >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
-        >>> recovery = certirl.recover(criterion)
+        >>> criterion = certirl.steps.bellman(operators, discount=0.7, expert=0)
+        >>> recovery = certirl.steps.recover(criterion)
         >>> recovery.status, recovery.value.shape, recovery.worst_action in (1, 2)
         ('solved', (7,), True)
     """
@@ -153,14 +153,14 @@ def recover(
 
     Example:
         >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
-        >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
-        >>> recovery = certirl.recover(criterion, objective="l1")
+        >>> criterion = certirl.steps.bellman(operators, discount=0.7, expert=0)
+        >>> recovery = certirl.steps.recover(criterion, objective="l1")
         >>> recovery.status, round(recovery.margin, 6)
         ('solved', 1.0)
     """
     criteria = [criteria] if isinstance(criteria, Bellman) else list(as_listed(criteria, "criteria"))
     if not criteria or not all(isinstance(criterion, Bellman) for criterion in criteria):
-        raise TypeError(f"criteria must be what certirl.bellman returns, one or several, got {shown(criteria)}")
+        raise TypeError(f"criteria must be what certirl.steps.bellman returns, one or several, got {shown(criteria)}")
     if not all(isinstance(component, Component) for component in as_listed(components, "components")):
         raise TypeError(f"components must be those of a basis, basis.components, got {shown(components)}")
     components = tuple(components) or criteria[0].basis.components

@@ -52,8 +52,8 @@ class Witness(Record):
 
     Example:
         >>> problem = certirl.problems.unsolvable(seed=1)
-        >>> criterion = certirl.bellman(problem.operators(certirl.Legendre(7)), discount=0.7, expert=0)
-        >>> witness = certirl.recover(criterion).witness
+        >>> criterion = certirl.steps.bellman(problem.operators(certirl.Legendre(7)), discount=0.7, expert=0)
+        >>> witness = certirl.steps.recover(criterion).witness
         >>> sorted(witness.shares), round(float(witness.weights.sum()), 6)
         ([1, 2], 1.0)
     """
@@ -84,7 +84,7 @@ class Witness(Record):
             names: of the actions.
 
         Example:
-            >>> words = certirl.recover(criterion).witness.in_words(["stay", "left", "right"])
+            >>> words = certirl.steps.recover(criterion).witness.in_words(["stay", "left", "right"])
             >>> "left" in words and "right" in words
             True
         """

@@ -485,7 +485,7 @@ _INSTEAD = {
 }
 
 
-_NAMED_COLUMNS = "convert texts with float; certirl.tables.read takes tables with names of columns and actions"
+_NAMED_COLUMNS = "convert texts with float; certirl.logs.read takes tables with names of columns and actions"
 
 
 def _unequal(values: Any, first: int) -> str:

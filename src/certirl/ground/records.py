@@ -45,9 +45,9 @@ class Record:
     """A frozen record with read-only arrays, which converts itself to plain data and has a card in notebooks.
 
     Example:
-        >>> certirl.Smooth(2, 0.5).to_dict()
+        >>> certirl.dynamics.Smooth(2, 0.5).to_dict()
         {'type': 'Smooth', 'order': 2, 'bound': 0.5}
-        >>> certirl.Smooth(2, 0.5)
+        >>> certirl.dynamics.Smooth(2, 0.5)
         Smooth(order=2, bound=0.5)
     """
 
@@ -72,7 +72,7 @@ class Record:
             entries: arrays with more entries are summarised as ``{"shape": […], "dtype": "…"}``; None lists all.
 
         Example:
-            >>> certirl.Smooth(order=2, bound=0.5).to_dict()
+            >>> certirl.dynamics.Smooth(order=2, bound=0.5).to_dict()
             {'type': 'Smooth', 'order': 2, 'bound': 0.5}
         """
         return _fields_of(self, None if entries is None else as_count(entries, "entries", least=0))

@@ -100,7 +100,7 @@ class Reason(Enum):
         "an action",
         "use more samples",
     )
-    DEPENDENT = "undetermined", "{test}", "a sum of rewards may be wrong; see certirl.find_components"
+    DEPENDENT = "undetermined", "{test}", "a sum of rewards may be wrong; see certirl.diagnose.components"
 
     # Of contradicting constraints.
     CONFLICT = (

@@ -16,8 +16,8 @@ __all__ = ["algorithm1", "algorithm2"]
 def algorithm1(data: Transitions | Moments, *, size: int) -> Operators:
     """The estimate ``Ẑ^a = (2/n) Σ φ(s')φ(s)ᵀ`` of every action in k trigonometric functions (Algorithm 1).
 
-    As printed: the plain mean, with every row estimated, also the first one, which is known. `certirl.estimate` has
-    other bases, less variance, and takes states from anywhere.
+    As printed: the plain mean, with every row estimated, also the first one, which is known. `certirl.steps.estimate`
+    has other bases, less variance, and takes states from anywhere.
 
     Args:
         data: transitions, or their moments in trigonometric functions, from states drawn uniformly.
@@ -25,7 +25,7 @@ def algorithm1(data: Transitions | Moments, *, size: int) -> Operators:
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=0)
-        >>> log = certirl.sample(problem, basis=certirl.Fourier(11), samples=20_000, rng=0)
+        >>> log = certirl.steps.sample(problem, basis=certirl.Fourier(11), samples=20_000, rng=0)
         >>> Z = certirl.paper.algorithm1(log, size=11)
         >>> Z.Z.shape, Z.form
         ((3, 11, 11), 'mean')
@@ -48,7 +48,7 @@ def algorithm2(operators: Operators, *, discount: float, cover: float, expert: i
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=0)
-        >>> log = certirl.sample(problem, basis=certirl.Fourier(11), samples=20_000, rng=0)
+        >>> log = certirl.steps.sample(problem, basis=certirl.Fourier(11), samples=20_000, rng=0)
         >>> Z = certirl.paper.algorithm1(log, size=11)
         >>> found = certirl.paper.algorithm2(Z, discount=0.7, cover=0.05)
         >>> found.status, bool(problem.true_margin(found.reward, discount=0.7) > 0)

@@ -235,13 +235,15 @@ CASES = (
 DECLARED = {
     "columns": Declared("columns=…, tail=…", "--columns N --tail TAIL", "with noise", 3, CASES[1:2]),
     "AffineGaussian": Declared(
-        "dynamics=certirl.AffineGaussian(…)",
+        "dynamics=certirl.dynamics.AffineGaussian(…)",
         "--known-noise STD",
         "with an affine drift and known noise",
         1,
         (*CASES[:3], *CASES[4:]),
     ),
-    "Deterministic": Declared("dynamics=certirl.Deterministic(…)", "certirl cells", "without noise", 2, CASES[2:]),
+    "Deterministic": Declared(
+        "dynamics=certirl.dynamics.Deterministic(…)", "certirl cells", "without noise", 2, CASES[2:]
+    ),
 }
 MOST_COORDINATES = DECLARED["columns"].coordinates
 
@@ -310,7 +312,7 @@ def check_box(domain: Domain) -> None:
     """Refuse, with a sentence, boxes over which nothing can be proved everywhere."""
     if len(domain) > MOST_COORDINATES:
         python = (
-            "certirl.scenario speaks of all but a small share of the states, and "
+            "certirl.trials.scenario speaks of all but a small share of the states, and "
             f"components={[[c] for c in range(len(domain))]} of coordinates that move independently"
         )
         raise ValueError(

@@ -179,7 +179,7 @@ class CellCertificate(Record):
     Example:
         >>> car = certirl.gym.simulator("MountainCar-v0")
         >>> plan = certirl.planning.plan(car, discount=0.9, points=(91, 71))
-        >>> proof = certirl.certify(plan, car, dynamics=certirl.Deterministic(refine=2))
+        >>> proof = certirl.certify(plan, car, dynamics=certirl.dynamics.Deterministic(refine=2))
         >>> proof.delta, proof.grid.shape, proof.decided_share > 0.8, proof.relative_regret < 0.1
         (0.0, (180, 140), True, True)
     """
@@ -414,7 +414,7 @@ class Deterministic(Record):
     Example:
         >>> car = certirl.gym.simulator("MountainCar-v0")
         >>> plan = certirl.planning.plan(car, discount=0.9, points=(91, 71))
-        >>> proof = certirl.certify(plan, car, dynamics=certirl.Deterministic(refine=2))
+        >>> proof = certirl.certify(plan, car, dynamics=certirl.dynamics.Deterministic(refine=2))
         >>> 0.8 < proof.decided_share < 0.95, proof.margin > 0
         (True, True)
     """
@@ -1282,7 +1282,7 @@ def _too_small(simulator: Any, grid: Cells, middles: Array, apart: Array, bounds
 
 def _with_noise() -> str:
     return by_door(
-        "with noise, pass a tail to certirl.solve, say tail=certirl.GaussianNoise(…)",
+        "with noise, pass a tail to certirl.solve, say tail=certirl.dynamics.GaussianNoise(…)",
         "with noise, use certirl solve with --delta and --tail gaussian:STD:SLOPE, say",
     )
 

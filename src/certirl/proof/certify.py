@@ -189,8 +189,8 @@ def _declared(
 
     if not isinstance(dynamics, AffineGaussian | Deterministic):
         raise TypeError(
-            "dynamics must be certirl.AffineGaussian(std) or certirl.Deterministic(lipschitz), say, in place of "
-            f"columns and a tail, got {shown(dynamics)}"
+            "dynamics must be certirl.dynamics.AffineGaussian(std) or certirl.dynamics.Deterministic(L), say, in "
+            f"place of columns and a tail, got {shown(dynamics)}"
         )
     for name, value in given.items():
         if value is not None and name not in dynamics.uses:

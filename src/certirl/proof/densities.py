@@ -333,7 +333,7 @@ def tail_from_density(
     curvature: float | Sequence[float] | None = None,
     points: int | None = None,
 ) -> DensityTail:
-    """The tail of dynamics whose density is known: ``tail=certirl.tail_from_density(p, domain, n_actions=2, …)``.
+    """The tail of dynamics whose density is known: ``tail=tail_from_density(p, domain, n_actions=2, …)``.
 
     With ``smooth`` and ``curvature`` τ is a bound, and an assumption of the certificate is that density and bounds are
     true. Without them τ is an estimate, the largest value on a mesh and a hundredth more; that it is large enough is
@@ -362,8 +362,8 @@ def tail_from_density(
         ...     mean = 0.5 * np.sin(states[:, :1]) + (0.2, -0.2)[action]
         ...     turns = 2 * np.pi * np.arange(-3, 4)[:, None, None]
         ...     return np.exp(-((next_states[:, 0] - mean + turns) ** 2) / 2).sum(axis=0) / np.sqrt(2 * np.pi)
-        >>> bounds = {"smooth": certirl.Smooth(order=2, bound=0.7), "curvature": 1.0}
-        >>> tail = certirl.tail_from_density(density, (-np.pi, np.pi), n_actions=2, **bounds)
+        >>> bounds = {"smooth": certirl.dynamics.Smooth(order=2, bound=0.7), "curvature": 1.0}
+        >>> tail = certirl.dynamics.tail_from_density(density, (-np.pi, np.pi), n_actions=2, **bounds)
         >>> columns = certirl.Fourier(7, (-np.pi, np.pi))
         >>> print(f"{tail.number(columns):.3f}, {bounds['smooth'].number(columns):.3f}")
         0.002, 0.069
@@ -381,7 +381,9 @@ def tail_from_density(
     if smooth is not None and curvature is not None:
         each: Sequence[Any] = smooth if isinstance(smooth, list | tuple) else [smooth] * len(box)
         if len(each) != len(box) or not all(isinstance(order, Smooth) for order in each):
-            raise ValueError(f"smooth must be certirl.Smooth(order, bound), or one for each coordinate, got {smooth!r}")
+            raise ValueError(
+                f"smooth must be certirl.dynamics.Smooth(order, bound), or one for each coordinate, got {smooth!r}"
+            )
         numbers = as_reals(curvature, "curvature")
         if numbers.shape not in ((), (len(box),)):
             raise ValueError(

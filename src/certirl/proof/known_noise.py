@@ -302,7 +302,7 @@ class GaussianCertificate(Certificate):
         ...         step = (0.5, -0.5)[action] + rng.normal(size=states.shape)
         ...         return np.clip(states + step, 0.0, 10.0)
         >>> asked = {"discount": 0.7, "expert": 0, "samples": 2000, "rng": 0}
-        >>> declared = certirl.AffineGaussian(std=1.0)
+        >>> declared = certirl.dynamics.AffineGaussian(std=1.0)
         >>> certificate = certirl.certify(lambda states: states[:, 0], Walk(), dynamics=declared, **asked)
         >>> certificate.holds, certificate.margin > 0, certificate.samples
         (True, True, 2000)
@@ -422,7 +422,7 @@ class AffineGaussian(Record):
         ...         return np.clip(drift + rng.normal(scale=1.5, size=states.shape), 15.0, 25.0)
         >>> asked = {"discount": 0.7, "expert": lambda states: states[:, 0] > 20, "rng": 0}
         >>> found = certirl.solve(Room(), **asked)
-        >>> certirl.certify(found, Room(), dynamics=certirl.AffineGaussian(std=1.5), **asked).holds
+        >>> certirl.certify(found, Room(), dynamics=certirl.dynamics.AffineGaussian(std=1.5), **asked).holds
         True
     """
 
@@ -445,7 +445,7 @@ class AffineGaussian(Record):
             raise ValueError(
                 f"noise of standard deviation {self.std:g} is too narrow for {describe(domain)}: it must be at least "
                 f"{narrowest:.2g}; without noise "
-                + by_door("declare dynamics=certirl.Deterministic(…)", "use certirl cells")
+                + by_door("declare dynamics=certirl.dynamics.Deterministic(…)", "use certirl cells")
             )
         if self.std > _WIDEST * narrowest:
             raise ValueError(

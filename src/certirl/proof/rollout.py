@@ -66,7 +66,7 @@ class RolloutCheck(Record):
 
     Example:
         >>> room = certirl.problems.thermostat()
-        >>> checked = certirl.rollout_check(lambda s: -s[:, 0], room, discount=0.9, states=5, samples=400, rng=0)
+        >>> checked = certirl.trials.rollout_check(lambda s: -s[:, 0], room, discount=0.9, states=5, samples=400, rng=0)
         >>> checked.agrees, checked.contradicted, checked.advantage.shape
         (False, 10, (2, 5))
     """
@@ -156,7 +156,7 @@ def rollout_check(
 
     Example:
         >>> room = certirl.problems.thermostat()
-        >>> checked = certirl.rollout_check(lambda s: s[:, 0], room, discount=0.9, states=5, samples=400, rng=0)
+        >>> checked = certirl.trials.rollout_check(lambda s: s[:, 0], room, discount=0.9, states=5, samples=400, rng=0)
         >>> checked.agrees, checked.contradicted
         (True, 0)
     """
@@ -280,7 +280,7 @@ class Scenario(Record):
     Example:
         >>> room = certirl.problems.thermostat()
         >>> asked = {"discount": 0.5, "reward_range": (15, 25), "share": 0.1, "rng": 0}
-        >>> statement = certirl.scenario(lambda states: states[:, 0], room, samples=2_000, **asked)
+        >>> statement = certirl.trials.scenario(lambda states: states[:, 0], room, samples=2_000, **asked)
         >>> statement.margin > 0, statement.share, statement.delta, statement.states.shape[1]
         (True, 0.1, 0.05, 1)
     """
@@ -364,7 +364,7 @@ def scenario(
     Example:
         >>> room = certirl.problems.thermostat()
         >>> asked = {"discount": 0.5, "reward_range": (15, 25), "share": 0.1, "rng": 0}
-        >>> statement = certirl.scenario(lambda states: states[:, 0], room, samples=2_000, **asked)
+        >>> statement = certirl.trials.scenario(lambda states: states[:, 0], room, samples=2_000, **asked)
         >>> statement.holds
         True
     """

@@ -67,7 +67,7 @@ class Tail(Record, ABC):
     """A declared property of the dynamics that bounds τ for any columns.
 
     Example:
-        >>> noise = certirl.GaussianNoise(0.5, slope=0.9)
+        >>> noise = certirl.dynamics.GaussianNoise(0.5, slope=0.9)
         >>> [round(noise.number(certirl.Legendre(size)), 4) for size in (5, 7, 9)]
         [0.0817, 0.0083, 0.0007]
     """
@@ -81,7 +81,7 @@ class Tail(Record, ABC):
             coordinates: of the component; None for all.
 
         Example:
-            >>> round(certirl.Smooth(order=2, bound=0.1).number(certirl.Legendre(7)), 4)
+            >>> round(certirl.dynamics.Smooth(order=2, bound=0.1).number(certirl.Legendre(7)), 4)
             0.0059
         """
 
@@ -93,7 +93,7 @@ class Tail(Record, ABC):
             differences: bounds on |s − t|, one for each coordinate.
 
         Example:
-            >>> round(certirl.GaussianNoise(std=1.5, slope=0.9).change([1.0]), 2)
+            >>> round(certirl.dynamics.GaussianNoise(std=1.5, slope=0.9).change([1.0]), 2)
             0.47
         """
 
@@ -133,7 +133,7 @@ class Smooth(Tail):
 
     Example:
         >>> room = certirl.problems.thermostat(noise=3.0)
-        >>> bound = certirl.Smooth(order=2, bound=0.2)
+        >>> bound = certirl.dynamics.Smooth(order=2, bound=0.2)
         >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(13), "tail": bound}
         >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=9_000, rng=1, **asked)
         >>> certificate.tail == bound.number(certirl.Legendre(13, interval=(15, 25)))
@@ -153,7 +153,7 @@ class Smooth(Tail):
         """τ by the theorems of Jackson (polynomials) and Favard (circle); at most 1, by the function 0.
 
         Example:
-            >>> round(certirl.Smooth(order=2, bound=0.1).number(certirl.Legendre(7, interval=(15, 25))), 4)
+            >>> round(certirl.dynamics.Smooth(order=2, bound=0.1).number(certirl.Legendre(7, interval=(15, 25))), 4)
             0.1469
         """
         _check_interval(columns)
@@ -177,7 +177,7 @@ class Smooth(Tail):
         """A bound on |P_a f(s) − P_a f(t)| for states at this distance; says nothing if the order is not 1.
 
         Example:
-            >>> certirl.Smooth(order=1, bound=0.5).change([1.0])
+            >>> certirl.dynamics.Smooth(order=1, bound=0.5).change([1.0])
             0.5
         """
         apart = float(np.sum(differences))
@@ -203,7 +203,7 @@ class AdditiveNoise(Tail):
         noise: the law of ξ for comparisons with data; None if it is known in words alone.
 
     Example:
-        >>> triangular = certirl.AdditiveNoise("triangular on ±1", norms=(2.0, 4.0), derivatives=(0.9, 0.0))
+        >>> triangular = certirl.dynamics.AdditiveNoise("triangular on ±1", norms=(2.0, 4.0), derivatives=(0.9, 0.0))
         >>> round(triangular.number(certirl.Legendre(41)), 4)
         0.0049
     """
@@ -221,7 +221,7 @@ class AdditiveNoise(Tail):
         """τ: the least that `Smooth` gives for the orders that noise and drift have.
 
         Example:
-            >>> noise = certirl.UniformNoise(0.5, slope=0.9)
+            >>> noise = certirl.dynamics.UniformNoise(0.5, slope=0.9)
             >>> noise.number(certirl.Legendre(41)) < noise.number(certirl.Legendre(21))
             True
         """
@@ -233,7 +233,7 @@ class AdditiveNoise(Tail):
         """A bound on |P_a f(s) − P_a f(t)| for states at this distance.
 
         Example:
-            >>> certirl.UniformNoise(1.0, slope=0.5).change([1.0])
+            >>> certirl.dynamics.UniformNoise(1.0, slope=0.5).change([1.0])
             0.5
         """
         return min(2.0, self.norms[0] * self.derivatives[0] * float(np.sum(differences)))
@@ -277,7 +277,7 @@ def LaplaceNoise(
         derivatives: for other drifts, bounds on |m_a'| and |m_a''|.
 
     Example:
-        >>> round(certirl.LaplaceNoise(1.5, slope=0.9).number(certirl.Legendre(41, (15, 25))), 3)
+        >>> round(certirl.dynamics.LaplaceNoise(1.5, slope=0.9).number(certirl.Legendre(41, (15, 25))), 3)
         0.027
     """
     b = as_number(scale, "scale", least=_NARROWEST)
@@ -297,7 +297,7 @@ def UniformNoise(
         derivatives: the same as a list of one.
 
     Example:
-        >>> round(certirl.UniformNoise(1.5, slope=0.9).number(certirl.Legendre(41, (15, 25))), 2)
+        >>> round(certirl.dynamics.UniformNoise(1.5, slope=0.9).number(certirl.Legendre(41, (15, 25))), 2)
         0.11
     """
     b = as_number(half_width, "half_width", least=_NARROWEST)
@@ -330,12 +330,12 @@ class GaussianNoise(Tail):
         truncated: the noise is cut off at the box and its density renormalised.
 
     Example:
-        >>> noise = certirl.GaussianNoise(std=1.5, slope=0.9)
+        >>> noise = certirl.dynamics.GaussianNoise(std=1.5, slope=0.9)
         >>> print([f"{noise.number(certirl.Legendre(k, (15, 25))):.0e}" for k in (9, 13, 17)])
         ['3e-02', '8e-04', '1e-05']
-        >>> certirl.GaussianNoise(std=(1.0, 2.0), slope=((0.9, 0.1), (0.0, 0.8))).std
+        >>> certirl.dynamics.GaussianNoise(std=(1.0, 2.0), slope=((0.9, 0.1), (0.0, 0.8))).std
         (1.0, 2.0)
-        >>> cut = certirl.GaussianNoise(std=1.5, slope=0.9, truncated=True)  # as the noise of problems.thermostat()
+        >>> cut = certirl.dynamics.GaussianNoise(std=1.5, slope=0.9, truncated=True)  # as problems.thermostat()
         >>> print([f"{cut.number(certirl.Legendre(k, (15, 25))):.0e}" for k in (9, 13, 17)])
         ['5e-02', '3e-03', '1e-04']
     """
@@ -375,7 +375,7 @@ class GaussianNoise(Tail):
 
         Example:
             >>> box = certirl.product(certirl.Legendre(13), certirl.Legendre(13))
-            >>> certirl.GaussianNoise(std=0.5, slope=0.6).number(box) < 1e-5
+            >>> certirl.dynamics.GaussianNoise(std=0.5, slope=0.6).number(box) < 1e-5
             True
         """
         box = np.array(columns.domain)
@@ -414,7 +414,7 @@ class GaussianNoise(Tail):
         """∫|p(y − m_a(s)) − p(y − m_a(t))|dy at most, for states whose coordinates differ by these at most.
 
         Example:
-            >>> round(certirl.GaussianNoise(std=(1.0, 2.0), slope=1.0).change([0.3, 0.4]), 2)
+            >>> round(certirl.dynamics.GaussianNoise(std=(1.0, 2.0), slope=1.0).change([0.3, 0.4]), 2)
             0.39
         """
         moved = np.asarray(differences)

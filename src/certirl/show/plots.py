@@ -235,7 +235,7 @@ def coverage(
     Example:
         >>> states = np.random.default_rng(0).uniform(0, 5, 1000)
         >>> log = certirl.Transitions(states, np.arange(1000) % 2, states, domain=(0, 10))
-        >>> ax = certirl.plots.coverage(certirl.coverage(log), path="coverage.png")
+        >>> ax = certirl.plots.coverage(certirl.diagnose.coverage(log), path="coverage.png")
         >>> ax.get_xlabel()
         'state s'
     """
@@ -253,7 +253,7 @@ def feature_path(steps: FeaturePath, *, ax: Any = None, path: Any = None) -> Any
 
     Example:
         >>> room = certirl.problems.comfort()
-        >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+        >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
         >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
         >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
         >>> ax = certirl.plots.feature_path(solution.path, path="features.png")

@@ -73,7 +73,7 @@ def write(record: Any, path: Any, *, coverage: Coverage | None = None, file: Any
     Args:
         record: a solution, a certificate or a refutation.
         path: where it is written; ".html" is added to a name without it.
-        coverage: of the log, as `certirl.coverage` returns it; drawn if given.
+        coverage: of the log, as `certirl.diagnose.coverage` returns it; drawn if given.
         file: that the record was read from; a solution knows it.
     """
     target, text = target_of(path, SUFFIXES), page(record, coverage=coverage, file=file)
@@ -404,7 +404,7 @@ def _data(solution: Solution, figures: _Figures, names: Names, coverage: Coverag
     words = {"coverage": lines.get("coverage", ""), "terminal states": lines.get("terminal", "")}
     if "coverage" not in lines and coverage is None:
         words["coverage"] = (
-            "not kept in a solution; for a log, solution.report(path, coverage=certirl.coverage(log)) draws it"
+            "not kept in a solution; for a log, report(path, coverage=certirl.diagnose.coverage(log)) draws it"
         )
     drawn = figures.drawn({"transitions": charts.coverage_charts(coverage)}) if coverage is not None else ""
     return f"{_pairs(words)}{drawn}{body}"

@@ -86,9 +86,11 @@ def _(discount, k, mo, n):
 
 @app.cell
 def _(certirl, discount, figure1, k, n, problem):
-    log = certirl.sample(problem, basis=certirl.Fourier(k), samples=n, rng=0)
+    log = certirl.steps.sample(problem, basis=certirl.Fourier(k), samples=n, rng=0)
     try:
-        panel = figure1.curves(problem, certirl.measure(log, basis=certirl.Fourier(k)), discount=discount, cover=0.05)
+        panel = figure1.curves(
+            problem, certirl.steps.measure(log, basis=certirl.Fourier(k)), discount=discount, cover=0.05
+        )
         missing = ""
     except ValueError as problem_found:
         panel, missing = None, str(problem_found)

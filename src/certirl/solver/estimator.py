@@ -38,7 +38,7 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
 
     - By default the rows are demonstrations: the expert took action ``a[i]`` at the state ``X[i]``. Its policy is
       estimated from them. The same rows show what the actions do, so that of an action at states where the expert never
-      takes it little is known (`certirl.coverage` shows where).
+      takes it little is known (`certirl.diagnose.coverage` shows where).
     - With ``expert`` the rows may be of any origin, and the expert is an action that it always takes, a function of
       states to actions, or a model with ``predict``.
 

@@ -200,7 +200,7 @@ class Compared(Record):
 
     Example:
         >>> room = certirl.problems.comfort()
-        >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+        >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
         >>> solution = certirl.solve(log, discount=0.9, expert=room.expert)
         >>> compared = solution.compared
         >>> compared.states.shape[1], bool((compared.shortfall >= 0).all())
@@ -420,7 +420,7 @@ class Diagnostics(Record):
         if self.noiseless:
             return (
                 f"{expert}shares are of states as they were drawn, without a proof; for dynamics without noise in one "
-                "or two coordinates certirl.certify has one for all states, by dynamics=certirl.Deterministic(…)"
+                "or two coordinates certify has one for all states, by dynamics=certirl.dynamics.Deterministic(…)"
             )
         return f"{expert}estimated effects stand for the true ones; shares are of states as they were drawn"
 
@@ -653,7 +653,7 @@ class Solution(Record):
 
         Example:
             >>> room = certirl.problems.comfort()
-            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
             >>> solution = certirl.solve(log, discount=0.9, expert=room.expert)
             >>> states, shortfall = solution.unexplained(3)
             >>> states.shape, bool(shortfall[0] >= shortfall[-1])
@@ -668,7 +668,7 @@ class Solution(Record):
 
         Example:
             >>> room = certirl.problems.comfort()
-            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
             >>> solution = certirl.solve(log, discount=0.9, expert=room.expert)
             >>> hot = solution.with_terminal(lambda states: states[:, 0] > 0.9)
             >>> hot.reward(0.95)
@@ -686,7 +686,7 @@ class Solution(Record):
 
         Example:
             >>> room = certirl.problems.comfort()
-            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
             >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
             >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
             >>> solution.at(features=1)(0.0) == 0
@@ -701,7 +701,7 @@ class Solution(Record):
 
         Example:
             >>> room = certirl.problems.comfort()
-            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
             >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
             >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
             >>> path = solution.save("room.npz")
@@ -754,7 +754,7 @@ class Solution(Record):
 
         Args:
             path: where it is written; ".html" is added to a name without it.
-            coverage: of the log, as `certirl.coverage` returns it; drawn if given.
+            coverage: of the log, as `certirl.diagnose.coverage` returns it; drawn if given.
 
         Example:
             >>> solution.report("answer.html").name
@@ -1124,7 +1124,7 @@ def unproved(claim: Certificate | Refutation, tail: TailLike, rows: int | None =
         where="" if claim.tube is None else " outside the tube",
         margin=rounded_down(claim.margin),
         sure=chance(claim.delta),
-        write=by_door("tail=certirl.GaussianNoise(…) or tail=0", "--tail"),
+        write=by_door("tail=certirl.dynamics.GaussianNoise(…) or tail=0", "--tail"),
     )
 
 
@@ -1144,7 +1144,9 @@ def _known_noise(claim: Certificate, tail: TailLike) -> str:
     if not is_affine or len(claim.domain) > 1 or claim.grounds[0].surrogate.columns.periodic_axes:
         return ""
     assert isinstance(tail, GaussianNoise)
-    instead = by_door("dynamics=certirl.AffineGaussian(…) in certirl.certify", "certirl certify with --known-noise")
+    instead = by_door(
+        "dynamics=certirl.dynamics.AffineGaussian(…) in certirl.certify", "certirl certify with --known-noise"
+    )
     return f", or far fewer for {instead} if the standard deviation is exactly {tail.std:g}"
 
 
