@@ -23,7 +23,7 @@ class Cliff:
 
 
 def logged(simulator, samples=SAMPLES, **known):
-    log = certirl.sample(simulator, basis=BASIS, samples=samples, rng=0)
+    log = certirl.steps.sample(simulator, basis=BASIS, samples=samples, rng=0)
     settings = {"domain": log.domain, "n_actions": log.n_actions}
     return certirl.Transitions(log.states, log.actions, log.next_states, **settings, **known)
 
@@ -129,14 +129,14 @@ def test_what_one_of_them_does_not_use_is_refused():
     assert log.generator(None).random() == log.generator(0).random()
     with pytest.raises(ValueError, match="needs a declared domain"):
         Logged(certirl.Transitions([0.0, 1.0], [0, 1], [1.0, 0.5])).divided(0.5, np.random.default_rng(0))
-    for source in (None, 5, certirl.measure(SOURCES["log"], basis=BASIS)):
+    for source in (None, 5, certirl.steps.measure(SOURCES["log"], basis=BASIS)):
         with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
             as_source(source)
     assert isinstance(log, Logged) and isinstance(simulator, Simulated)
 
 
 def test_pairs_stay_together_when_a_log_is_divided():
-    log = certirl.sample(PROBLEM, basis=BASIS, samples=50, rng=0, paired=True)
+    log = certirl.steps.sample(PROBLEM, basis=BASIS, samples=50, rng=0, paired=True)
     for part in Logged(log).divided(0.4, np.random.default_rng(1)):
         assert part.paired and len(set(part.counts.tolist())) == 1
         np.testing.assert_array_equal(part.of_action(0)[0], part.of_action(2)[0])

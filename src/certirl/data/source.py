@@ -147,20 +147,9 @@ class Source(Record, ABC):
 
     def check_has_noise(self) -> None:
         """Refuse simulators without noise, of which draws certify nothing: where f jumps, so does E[f(s')|s, a]."""
-<<<<<<< HEAD
 
     def check_enough(self, samples: int, columns: int, least: int) -> None:
         """Refuse so few draws of every action that no proof with these columns could come from them."""
-=======
-        if self.simulator is not None and is_noiseless(self.simulator):
-            instead = f"leave {setting('delta')} out"
-            if len(self.domain) <= 2:
-                instead = by_door("declare dynamics=certirl.dynamics.Deterministic(…)", "use certirl cells")
-            raise ValueError(
-                "the simulator has no noise: its answers to copies of a state are all equal, and no tail is small for "
-                f"such dynamics, so that draws certify no reward; {instead}"
-            )
->>>>>>> c5d249e (Laws, logs, steps, trials and diagnoses stand in namespaces)
 
     def generator(self, rng: Any, role: str = "", *, plain: bool = False) -> np.random.Generator:
         """The generator of a task, as in `as_generator`; for a log of seed 0 if none is given."""
@@ -268,7 +257,7 @@ class Simulated(Source):
         if is_noiseless(self.simulator):
             instead = f"leave {setting('delta')} out"
             if len(self.domain) <= 2:
-                instead = by_door("declare dynamics=certirl.Deterministic(…)", "use certirl cells")
+                instead = by_door("declare dynamics=certirl.dynamics.Deterministic(…)", "use certirl cells")
             raise ValueError(
                 "the simulator has no noise: its answers to copies of a state are all equal, and no tail is small for "
                 f"such dynamics, so that draws certify no reward; {instead}"
