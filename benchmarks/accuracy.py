@@ -26,7 +26,7 @@ SAMPLES = (1_000, 10_000, 100_000)
 
 
 def library(problem: Problem, n: int, rng: int, **settings: object) -> certirl.Reward | None:
-    return certirl.solve(problem, discount=DISCOUNT, samples=n, rng=rng, progress=False, **settings).reward
+    return certirl.solve(problem, expert=0, discount=DISCOUNT, samples=n, rng=rng, progress=False, **settings).reward
 
 
 def bins(problem: Problem, n: int, rng: int, count: int = 20) -> certirl.Reward | None:
@@ -58,7 +58,7 @@ def bins(problem: Problem, n: int, rng: int, count: int = 20) -> certirl.Reward 
 def log(problem: Problem, n: int, rng: int, **way: bool) -> certirl.Reward | None:
     """The defaults of `solve` on data drawn in a given way."""
     data = certirl.steps.sample(problem, basis=LEGENDRE, samples=n, rng=rng, **way)
-    return certirl.solve(data, basis=LEGENDRE, discount=DISCOUNT, progress=False).reward
+    return certirl.solve(data, expert=0, basis=LEGENDRE, discount=DISCOUNT, progress=False).reward
 
 
 LEGENDRE, FOURIER = certirl.Legendre(11), certirl.Fourier(11)

@@ -69,7 +69,7 @@ def case(dimension, factor, samples):
 
 def run(*, share: float = 1.0, factors: tuple[int, ...] = (19, 11)) -> dict[str, Any]:
     """Two and three coordinates; ``factors`` functions of each coordinate; fewer transitions for a first look."""
-    certirl.solve(problems.whirl(), discount=0.5, basis=product(Legendre(3), Legendre(3)), samples=500, rng=0)
+    certirl.solve(problems.whirl(), expert=0, discount=0.5, basis=product(Legendre(3), Legendre(3)), samples=500, rng=0)
     cases = [case(d, factor, int(share * SAMPLES[d])) for d, factor in zip(SAMPLES, factors, strict=True)]
     record = {"cores": cores(), "cases": cases}
     print(record)

@@ -653,7 +653,7 @@ def judge_solve(seed: int) -> dict[str, Any]:
         def work_on_sum() -> dict[str, Any]:
             most_of = max(most, 20 * max(sizes) + 101)
             found: Any = certirl.solve(
-                together, components=together.groups, basis=bases, columns=sizes, samples=most_of, **keywords
+                together, components=together.groups, expert=0, basis=bases, columns=sizes, samples=most_of, **keywords
             )
             parts = None if found.reward is None else found.reward.parts
             return answered(found, low > 0, lambda: true_sum(together, parts or (), task["discount"]))

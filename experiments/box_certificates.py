@@ -167,7 +167,9 @@ def judge_corners(seed: int) -> list[dict[str, Any]]:
     dimension, discount = (2, 2, 3)[seed % 3], float(rng.choice([0.3, 0.6, 0.8]))
     problem = Corners(dimension, seed)
     basis = product(*[certirl.Legendre(2)] * dimension, index="full")
-    solved = certirl.solve(problem, basis=basis, columns=basis.size, discount=discount, samples=5_000, rng=seed)
+    solved = certirl.solve(
+        problem, expert=0, basis=basis, columns=basis.size, discount=discount, samples=5_000, rng=seed
+    )
     if solved.reward is None:
         return []
     reward, spoil = solved.reward, seed % 2 == 1

@@ -84,7 +84,7 @@ def judge(seed: int) -> dict[str, Any] | None:
     rng = np.random.default_rng([seed, 2])
     delta = float(rng.choice([0.05, 0.2]))
     paired = bool(rng.integers(2))
-    solved = certirl.solve(problem, basis=basis, columns=columns, discount=discount, samples=15_000, rng=rng)
+    solved = certirl.solve(problem, expert=0, basis=basis, columns=columns, discount=discount, samples=15_000, rng=rng)
     if solved.reward is None:
         return None
     reward, spoiled = solved.reward, bool(rng.random() < 0.4)
@@ -127,6 +127,7 @@ def prove_one(arguments: Sequence[Any]) -> dict[str, Any]:
     start = time.perf_counter()
     solution = certirl.solve(
         problem,
+        expert=0,
         basis=certirl.Legendre(11),
         columns=3,
         discount=discount,
@@ -216,7 +217,9 @@ def succeeds(problem: Problem, n: int) -> float:
     """Share of twenty data sets of n transitions per action from which `solve` finds a truly right reward."""
     right = 0
     for rng in range(20):
-        found = certirl.solve(problem, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=n, rng=rng)
+        found = certirl.solve(
+            problem, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=n, rng=rng
+        )
         right += found.reward is not None and problem.true_margin(found.reward, discount=0.7) > 0
     return right / 20
 

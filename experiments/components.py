@@ -115,6 +115,7 @@ def attempt(task: Sequence[Any]) -> dict[str, Any]:
     start = time.perf_counter()
     found = certirl.solve(
         problem,
+        expert=0,
         components=problem.components,
         basis=BASIS,
         columns=COLUMNS,

@@ -93,7 +93,7 @@ def test_importing_is_light(code, further):
     code = """
 import certirl, sys
 log = certirl.Transitions([0.0, 0.3, 0.6, 1.0] * 9, [0, 1, 1, 0, 0, 1] * 6, [0.5, 1.0, 0.0, 0.2] * 9)
-certirl.solve(log, discount=0.5, basis=certirl.Legendre(2))
+certirl.solve(log, discount=0.5, expert=0, basis=certirl.Legendre(2))
 print("pyarrow" in sys.modules)
 """
     assert run(code).strip() == "False"  # arrays need none

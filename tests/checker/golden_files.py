@@ -77,7 +77,7 @@ def _table(count=40):
 
 
 def _solve(source, **changes):
-    return certirl.solve(source, **{"discount": 0.7, "rng": 0, "progress": False} | changes)
+    return certirl.solve(source, **{"expert": 0, "discount": 0.7, "rng": 0, "progress": False} | changes)
 
 
 def _features():

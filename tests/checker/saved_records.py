@@ -87,10 +87,10 @@ def _refute(dynamics, basis=LINE, columns=2, samples=20_000, **changes):
 
 
 MAKERS = {
-    "action": lambda: certirl.solve(STEADY, basis=Legendre(4), columns=2, samples=20_000, **SETTINGS),
+    "action": lambda: certirl.solve(STEADY, expert=0, basis=Legendre(4), columns=2, samples=20_000, **SETTINGS),
     "box": lambda: _certify(_plane_reward(), STEADY_PLANE, PLANE),
     "sum": lambda: certirl.solve(
-        Coins(THREE, (0.1,) * 3, 2), basis=Legendre(4), columns=2, samples=40_000,
+        Coins(THREE, (0.1,) * 3, 2), expert=0, basis=Legendre(4), columns=2, samples=40_000,
         components={"left": [0], "right": [1]}, **SETTINGS,
     ),
     "policy": lambda: _certify(climb, TORN, Legendre(2), expert=away_from_zero, tube=0.4),

@@ -54,7 +54,9 @@ def certify_sum(problem, components, basis):
 
 def prove(problem, columns, *, tube=None, **settings):
     asked = None if tube is None else certirl.Settings(tube=tube)
-    return certirl.solve(problem, columns=columns, samples=80_000, settings=asked, **SETTINGS | settings)
+    return certirl.solve(
+        problem, columns=columns, samples=80_000, settings=asked, **SETTINGS | {"expert": 0} | settings
+    )
 
 
 def refute(problem, basis, **settings):
@@ -84,7 +86,10 @@ EXISTS = {
 }
 REFUSES = {
     "certify": lambda: certify(
-        SUM, LINE, certirl.solve(SUM, discount=0.7, components=LINES, basis=LINE, rng=0).reward, expert=away_from_zero
+        SUM,
+        LINE,
+        certirl.solve(SUM, expert=0, discount=0.7, components=LINES, basis=LINE, rng=0).reward,
+        expert=away_from_zero,
     ),
     "prove": lambda: prove(SUM, 2, components=LINES, **SWITCHES),
     "refute": lambda: refute(NO_SUM, LINE, components=LINES, expert=away_from_zero),

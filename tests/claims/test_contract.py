@@ -59,7 +59,7 @@ def solved(expert, dimension, components, source):
         asked["components"] = [[0], [1]]
     if source == "simulator":
         asked |= {"samples": 20_000, "rng": 0}
-    return certirl.solve(source_of(expert, dimension, source), **asked)
+    return certirl.solve(source_of(expert, dimension, source), expert=0, **asked)
 
 
 def contents(path):
@@ -119,7 +119,7 @@ def test_solve_proves_the_same_of_one_component_as_of_the_plain_problem():
     problem = certirl.problems.random_polynomial(seed=3)
     asked = {"basis": Legendre(7), "columns": 3, "discount": 0.7, "delta": 0.05, "tail": 0.0, "rng": 0}
     plain, alone = (
-        certirl.solve(problem, samples=200_000, progress=False, **asked, **more) for more in ({}, {"components": [[0]]})
+        certirl.solve(problem, expert=0, samples=200_000, **asked, **more) for more in ({}, {"components": [[0]]})
     )
     assert plain.certificate.holds and plain.samples == alone.samples
     assert alone.certificate.margin == pytest.approx(plain.certificate.margin, abs=1e-9)

@@ -244,7 +244,7 @@ def test_a_simulator_is_solved_as_in_python(folder, capsys):
     scope = {}
     exec(WALK, scope)
     walk = SimpleNamespace(**scope)
-    expected = certirl.solve(walk.Walk(), discount=0.7, samples=3_000, rng=5)
+    expected = certirl.solve(walk.Walk(), expert=0, discount=0.7, samples=3_000, rng=5)
     assert found["margin"] == expected.margin and found["samples"] == 3_000
 
 

@@ -187,7 +187,7 @@ def test_ends_and_other_names_of_columns_are_told(folder, capsys):
 def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
     problem = certirl.problems.factorised(seed=0, components=2)
     asked = {"components": problem.components, "basis": certirl.Legendre(5), "columns": 3, "samples": 2_000}
-    solution = certirl.solve(problem, discount=0.7, rng=0, **asked)
+    solution = certirl.solve(problem, expert=0, discount=0.7, rng=0, **asked)
     solution.save("sum.npz")
     solution.reward.save("parts.npz")
     for name in ("sum.npz", "parts.npz"):

@@ -314,7 +314,7 @@ def test_a_result_never_takes_the_place_of_what_it_was_made_from(folder, capsys)
     ],
 )
 def test_save_load_and_plot_refuse_what_names_no_file(folder, path, problem, sentence):
-    solution = certirl.solve(certirl.logs.read("log.csv"), discount=0.9, basis=certirl.Legendre(5))
+    solution = certirl.solve(certirl.logs.read("log.csv"), expert=0, discount=0.9, basis=certirl.Legendre(5))
     before = sorted(folder.rglob("*"))
     with pytest.raises(problem, match=sentence):
         solution.save(path)
@@ -628,7 +628,7 @@ def test_processes_never_see_the_interrupt_of_their_parent():
 def test_the_lines_about_rounds_have_no_infinite_percentages(capsys):
     problem = certirl.problems.random_polynomial(seed=7)
     asked = {"basis": certirl.Legendre(11), "columns": 3, "delta": 0.05, "tail": 0, "samples": 40_000}
-    certirl.solve(problem, discount=0.7, rng=0, progress=True, **asked)
+    certirl.solve(problem, expert=0, discount=0.7, rng=0, progress=True, **asked)
     lines = capsys.readouterr().err.splitlines()
     assert any("too few for any bound" in line or "still wider than the margin" in line for line in lines)
     assert any(line.endswith("certified") for line in lines)

@@ -237,12 +237,13 @@ def proofs(log):
     return {
         "certify": lambda: certirl.certify(reward, log, expert=0, **given),
         "certify policy": lambda: certirl.certify(reward, log, expert=switching, **given),
-        "solve": lambda: certirl.solve(log, discount=0.7, basis=basis, columns=2, **proof),
+        "solve": lambda: certirl.solve(log, expert=0, discount=0.7, basis=basis, columns=2, **proof),
         "solve policy": lambda: certirl.solve(log, discount=0.7, expert=switching, columns=basis, **proof),
         "refute": lambda: certirl.refute(log, expert=0, basis=basis, **proof),
         "refute policy": lambda: certirl.refute(log, expert=switching, basis=basis, **proof),
         "components": lambda: certirl.solve(
             log,
+            expert=0,
             discount=0.7,
             components=[[0]],
             basis=basis,
@@ -844,9 +845,9 @@ def test_moments_prove_nothing_wherever_they_come_from(tmp_path):
     merged = certirl.data.moments.merge([streamed, certirl.steps.measure(log, basis=certirl.Legendre(3))])
     for source in (streamed, merged):
         with pytest.raises(ValueError, match="moments keep none"):
-            certirl.solve(source, discount=0.7, delta=0.1, columns=2)
+            certirl.solve(source, expert=0, discount=0.7, delta=0.1, columns=2)
     with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
-        certirl.solve(tables.stream(file), discount=0.7, delta=0.1, columns=2)
+        certirl.solve(tables.stream(file), expert=0, discount=0.7, delta=0.1, columns=2)
 
 
 def test_episodes_that_begin_and_end_alike_are_no_copies_and_whole_copies_are():

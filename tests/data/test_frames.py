@@ -97,14 +97,14 @@ def test_frames_go_straight_into_every_call(kind):
     after = np.choose(actions, [problem.sample(states, action, rng) for action in range(3)])
     frame = KINDS[kind]({"state": states, "action": actions, "next_state": after})
     log = certirl.Transitions(states, actions, after)
-    solutions = [certirl.solve(data, discount=0.7, basis=BASIS, columns=3) for data in (frame, log)]
+    solutions = [certirl.solve(data, expert=0, discount=0.7, basis=BASIS, columns=3) for data in (frame, log)]
     assert str(solutions[0]) == str(solutions[1])
     assert str(steps.measure(frame, basis=BASIS)) == str(steps.measure(log, basis=BASIS))
     assert str(diagnose.coverage(frame)) == str(diagnose.coverage(log))
     policies = [certirl.policy_from(*data) for data in ((frame,), (states, actions))]
     np.testing.assert_array_equal(policies[0](states[:, None]), policies[1](states[:, None]))
     with pytest.raises(ValueError, match="a certificate needs a declared domain"):
-        certirl.solve(frame, discount=0.7, delta=0.1, basis=BASIS, columns=3)
+        certirl.solve(frame, expert=0, discount=0.7, delta=0.1, basis=BASIS, columns=3)
 
 
 def test_an_expert_may_be_named_as_its_action_is():
@@ -122,10 +122,12 @@ def test_files_go_straight_into_solve(tmp_path):
     text = [f"{a},{b},{c},{d},{e}" for a, b, c, d, e in zip(*(columns[n] for n in order), strict=True)]
     path.write_text("\n".join(["state_0,state_1,action,next_state_0,next_state_1", *text]))
     for source in (path, str(path)):
-        solution = certirl.solve(source, discount=0.5, components=[[0], [1]], basis=certirl.Legendre(3), columns=2)
+        solution = certirl.solve(
+            source, expert=0, discount=0.5, components=[[0], [1]], basis=certirl.Legendre(3), columns=2
+        )
         assert solution.n_actions == log.n_actions
     with pytest.raises(FileNotFoundError, match=r"there is no file .*none\.csv"):
-        certirl.solve(tmp_path / "none.csv", discount=0.5)
+        certirl.solve(tmp_path / "none.csv", expert=0, discount=0.5)
 
 
 @pytest.mark.thinned(3)
@@ -267,7 +269,7 @@ def test_columns_of_frames_are_arrays_still(kind):
         both = frame[["x", "v"]]
         assert str(certirl.policy_from(both, frame["push"])) == str(certirl.policy_from(log.states, log.actions))
     with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
-        certirl.solve(frame["x"], discount=0.5)
+        certirl.solve(frame["x"], expert=0, discount=0.5)
 
 
 # Text as programs write it.

@@ -69,10 +69,12 @@ def test_pairs_are_formed_only_where_rows_keep_their_numbers(simulator, expected
 
 
 def test_a_simulator_that_redraws_is_solved_without_pairs():
-    solution = certirl.solve(Redraws(), discount=0.9, samples=5_000, settings=certirl.Settings(paired=False), rng=0)
+    solution = certirl.solve(
+        Redraws(), expert=0, discount=0.9, samples=5_000, settings=certirl.Settings(paired=False), rng=0
+    )
     assert solution.status == "solved"
     with pytest.raises(ValueError, match="pass paired=False"):
-        certirl.solve(Redraws(), discount=0.9, samples=200_000, settings=certirl.Settings(paired=True), rng=0)
+        certirl.solve(Redraws(), expert=0, discount=0.9, samples=200_000, settings=certirl.Settings(paired=True), rng=0)
     certificate = certirl.certify(solution, Redraws(), samples=20_000, paired=False, rng=0)
     assert not certificate.grounds[0].evidence.paired
 
@@ -90,7 +92,7 @@ def test_the_same_seed_gives_other_roles_other_data():
 
 
 def test_certify_with_the_seed_of_the_solution_sees_fresh_data():
-    solved = certirl.solve(PROBLEM, discount=0.7, basis=BASIS, columns=3, samples=20_000, rng=0)
+    solved = certirl.solve(PROBLEM, expert=0, discount=0.7, basis=BASIS, columns=3, samples=20_000, rng=0)
     assert solved.status in ("solved", "undetermined")
     drawn = set()
     for stream in (

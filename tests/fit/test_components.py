@@ -21,12 +21,12 @@ SETTINGS = {"components": NAMED, "discount": 0.7, "columns": 3, "rng": 0}
 
 @pytest.fixture(scope="module")
 def estimated_sum():
-    return certirl.solve(PROBLEM, samples=10_000, **SETTINGS)
+    return certirl.solve(PROBLEM, expert=0, samples=10_000, **SETTINGS)
 
 
 @pytest.fixture(scope="module")
 def certified_sum():
-    return certirl.solve(PROBLEM, delta=0.05, tail=0, samples=60_000, **SETTINGS)
+    return certirl.solve(PROBLEM, expert=0, delta=0.05, tail=0, samples=60_000, **SETTINGS)
 
 
 def log_of(problem, samples, *, paired, seed=0):
@@ -81,7 +81,7 @@ def test_a_certificate_is_true_and_prints_what_it_assumes(certified_sum):
 
 
 def test_without_a_tail_it_is_conditional_at_best():
-    found = certirl.solve(PROBLEM, delta=0.05, samples=60_000, **SETTINGS)
+    found = certirl.solve(PROBLEM, expert=0, delta=0.05, samples=60_000, **SETTINGS)
     assert found.status == "solved" and found.certificate.word == "conditional"
     assert "NOT DECLARED" in str(found) and "declare a tail" in str(found)
 
@@ -91,12 +91,12 @@ def test_no_unsolvable_problem_is_certified(count):
     for seed in range(count):
         problem = certirl.problems.factorised(seed=seed, components=4, solvable=False)
         settings = SETTINGS | {"components": problem.components, "rng": seed}
-        found = certirl.solve(problem, delta=0.2, tail=0, samples=20_000, **settings)
+        found = certirl.solve(problem, expert=0, delta=0.2, tail=0, samples=20_000, **settings)
         assert found.status in ("solved", "undetermined") and not (found.certificate and found.certificate.holds)
 
 
 def test_too_little_data_says_how_much_would_do():
-    found = certirl.solve(PROBLEM, delta=0.05, tail=0, samples=3_000, **SETTINGS)
+    found = certirl.solve(PROBLEM, expert=0, delta=0.05, tail=0, samples=3_000, **SETTINGS)
     assert found.status == "solved" and not found.certificate.holds
     assert found.certificate.samples_needed > 2_100 and "should suffice" in str(found)
 
@@ -105,16 +105,16 @@ def test_too_little_data_says_how_much_would_do():
 def test_a_log_is_as_good_as_the_simulator(paired):
     log = log_of(PROBLEM, 40_000, paired=paired)
     settings = {name: value for name, value in SETTINGS.items() if name != "rng"}
-    plain = certirl.solve(log, **settings)
+    plain = certirl.solve(log, expert=0, **settings)
     assert plain.samples == 40_000 and PROBLEM.true_margin(plain.reward, discount=0.7) > 0.5
-    proved = certirl.solve(log, delta=0.05, tail=PROBLEM.tail, **settings)
+    proved = certirl.solve(log, expert=0, delta=0.05, tail=PROBLEM.tail, **settings)
     assert proved.samples == 40_000 and proved.certificate.samples == pytest.approx(28_000, rel=0.01)
     assert proved.certificate.margin <= PROBLEM.true_margin(proved.reward, discount=0.7)
     assert (proved.status == "certified") == (proved.certificate.margin > 0) == paired  # pairs are worth that much
 
 
 def test_a_short_log_is_solved_without_a_test_of_independence():
-    found = certirl.solve(log_of(PROBLEM, 150, paired=True), components=NAMED, columns=3, discount=0.7)
+    found = certirl.solve(log_of(PROBLEM, 150, paired=True), expert=0, components=NAMED, columns=3, discount=0.7)
     assert found.status == "solved" and "too few transitions to test" in str(found)
 
 
@@ -143,7 +143,7 @@ def test_files_give_back_what_was_saved(estimated_sum, certified_sum, tmp_path):
     reward = certirl.load(estimated_sum.reward.save(tmp_path / "reward"))
     np.testing.assert_array_equal(reward(states), estimated_sum.reward(states))
     problem = certirl.problems.factorised(seed=1, components=2, solvable=False)
-    conflict = certirl.solve(Mirrored(problem), components=[[0], [1]], discount=0.7, columns=3, rng=0)
+    conflict = certirl.solve(Mirrored(problem), expert=0, components=[[0], [1]], discount=0.7, columns=3, rng=0)
     assert conflict.status == "infeasible" and conflict.reward is None
     for number, solution in enumerate((estimated_sum, certified_sum, conflict)):
         again = certirl.load(solution.save(tmp_path / str(number)))
@@ -263,20 +263,22 @@ def test_dependent_components_are_warned_about_and_never_certified():
     problem = certirl.problems.factorised(seed=0, components=2)
     settings = SETTINGS | {"components": [[0], [1]]}
     with pytest.warns(UserWarning, match="NOT independent"):
-        found = certirl.solve(Leaking(problem), delta=0.5, tail=0, samples=60_000, **settings)
+        found = certirl.solve(Leaking(problem), expert=0, delta=0.5, tail=0, samples=60_000, **settings)
     assert found.status == "undetermined" and "see certirl.diagnose.components" in found.reason
     assert str(found).startswith("Undetermined: components NOT independent")
 
 
 def test_columns_and_bases_may_differ():
     bases = [certirl.Legendre(9), certirl.Chebyshev(7), certirl.Legendre(11)]
-    found = certirl.solve(PROBLEM, components=[[2], [0], [1]], basis=bases, columns=[3, 4, 3], discount=0.7, rng=0)
+    found = certirl.solve(
+        PROBLEM, expert=0, components=[[2], [0], [1]], basis=bases, columns=[3, 4, 3], discount=0.7, rng=0
+    )
     sizes = [own.columns.size for own in found.components]
     assert sizes == [3, 4, 3] and [own.name for own in found.components] == ["s2", "s0", "s1"]
     assert [part.basis.kind for part in found.reward.parts] == ["Legendre", "Chebyshev", "Legendre"]
     states = np.random.default_rng(0).uniform(-1, 1, (3, 3))
     np.testing.assert_allclose(found.reward(states), sum(found.reward[f"s{c}"](states[:, c]) for c in range(3)))
-    free = certirl.solve(PROBLEM, components=[[0], [1], [2]], discount=0.7, samples=3_000, rng=0)
+    free = certirl.solve(PROBLEM, expert=0, components=[[0], [1], [2]], discount=0.7, samples=3_000, rng=0)
     assert "held-out" in free.stats.choice and PROBLEM.true_margin(free.reward, discount=0.7) > 0
 
 
@@ -290,7 +292,9 @@ def test_intervals_and_families_of_each_component_are_its_own():
             return np.stack([warm, angle], axis=1)
 
     bases = [certirl.Legendre(7), certirl.Fourier(5)]
-    found = certirl.solve(Mixed(), components={"heat": [0], "angle": [1]}, basis=bases, columns=3, discount=0.9, rng=0)
+    found = certirl.solve(
+        Mixed(), expert=0, components={"heat": [0], "angle": [1]}, basis=bases, columns=3, discount=0.9, rng=0
+    )
     assert found.status == "solved" and found.reward["heat"](9.0) > found.reward["heat"](1.0)
     assert (
         abs(found.contributions[1]).max() < 0.2 * found.contributions[0].min()
@@ -329,22 +333,22 @@ def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states(esti
 )
 def test_wrong_calls_are_sentences(settings, sentence):
     with pytest.raises(ValueError, match=sentence.replace("(", r"\(")):
-        certirl.solve(PROBLEM, **SETTINGS | settings)
+        certirl.solve(PROBLEM, expert=0, **SETTINGS | settings)
 
 
 def test_wrong_types_are_sentences(estimated_sum):
     with pytest.raises(ValueError, match="objective must be one of"):
-        certirl.solve(PROBLEM, **SETTINGS, settings=certirl.Settings(objective="best"))
+        certirl.solve(PROBLEM, expert=0, **SETTINGS, settings=certirl.Settings(objective="best"))
     with pytest.raises(TypeError, match="basis must be a basis"):
-        certirl.solve(PROBLEM, **SETTINGS, basis=["Legendre"] * 3)
+        certirl.solve(PROBLEM, expert=0, **SETTINGS, basis=["Legendre"] * 3)
     with pytest.raises(TypeError, match="rng is needed"):
-        certirl.solve(PROBLEM, **SETTINGS | {"rng": None})
+        certirl.solve(PROBLEM, expert=0, **SETTINGS | {"rng": None})
     with pytest.raises(ValueError, match=r"components=\[\[0\], \[1\], \[2\], \[3\]\]"):
-        certirl.solve(certirl.problems.factorised(seed=0, components=4), discount=0.7, rng=0, delta=0.05)
+        certirl.solve(certirl.problems.factorised(seed=0, components=4), expert=0, discount=0.7, rng=0, delta=0.05)
     data = certirl.steps.sample(PROBLEM.parts[0], basis=certirl.Legendre(5), samples=500, rng=0)
     moments = certirl.steps.measure(data, basis=certirl.Legendre(5))
     with pytest.raises(ValueError, match="moments keep one coordinate alone"):
-        certirl.solve(moments, components=[[0]], discount=0.7)
+        certirl.solve(moments, expert=0, components=[[0]], discount=0.7)
     with pytest.raises(KeyError, match="no component 'light'"):
         estimated_sum.reward["light"]
     with pytest.raises(ValueError, match="computed for one to three coordinates at once, not 4"):

@@ -113,7 +113,15 @@ def test_a_wrong_status_of_a_linear_program_is_noticed(monkeypatch, criterion, s
 @pytest.mark.parametrize("lie", ["negative", "NaN", "zero"])
 def test_a_search_for_a_proof_ends_though_the_solver_lies(monkeypatch, lie):
     lying_nnls(monkeypatch, LIES[lie])
-    asked = {"discount": 0.7, "samples": 2_000, "rng": 0, "basis": certirl.Legendre(5), "columns": 3, "delta": 0.05}
+    asked = {
+        "expert": 0,
+        "discount": 0.7,
+        "samples": 2_000,
+        "rng": 0,
+        "basis": certirl.Legendre(5),
+        "columns": 3,
+        "delta": 0.05,
+    }
     found = certirl.solve(certirl.problems.random_polynomial(seed=7), tail=0, **asked)
     assert found.status == "undetermined" and found.reward is None
     asked = {

@@ -123,7 +123,9 @@ RIGHT = {"whirl": (WHIRL, 3_000), "independent": (problems.random_independent(se
 @pytest.mark.parametrize("seed", sizes(*range(4)))
 def test_solve_finds_truly_right_rewards(name, seed):
     problem, samples = RIGHT[name]
-    solution = certirl.solve(problem, discount=0.8, basis=product(Legendre(7), Legendre(7)), samples=samples, rng=seed)
+    solution = certirl.solve(
+        problem, expert=0, discount=0.8, basis=product(Legendre(7), Legendre(7)), samples=samples, rng=seed
+    )
     assert solution.status == "solved" and not solution.within_noise
     assert problem.true_margin(solution.reward, discount=0.8) > 0
 
@@ -133,14 +135,14 @@ def test_three_coordinates_and_a_log():
     problem = problems.whirl(dimension=3)
     basis = product(*[Legendre(5)] * 3)
     log = steps.sample(problem, basis=basis, samples=4_000, rng=0, design=True)
-    solution = certirl.solve(log, discount=0.8, basis=basis, columns=20)
+    solution = certirl.solve(log, expert=0, discount=0.8, basis=basis, columns=20)
     assert solution.status == "solved" and solution.columns.size == 20
     assert problem.true_margin(solution.reward, discount=0.8) > 0
     assert "s = " in str(solution) and "20 columns as asked" in str(solution)
 
 
 def test_without_a_basis_total_degree_is_chosen_by_held_out_data():
-    solution = certirl.solve(WHIRL, discount=0.8, samples=4_000, rng=0)
+    solution = certirl.solve(WHIRL, expert=0, discount=0.8, samples=4_000, rng=0)
     assert solution.status == "solved" and "total degree" in solution.stats.choice
     assert solution.columns.size in solution.basis.complete_sizes()
     assert WHIRL.true_margin(solution.reward, discount=0.8) > 0
@@ -148,19 +150,23 @@ def test_without_a_basis_total_degree_is_chosen_by_held_out_data():
 
 def test_a_coordinate_of_any_scale_and_a_periodic_one():
     problem = problems.independent(certirl.problems.circle(), certirl.problems.thermostat())
-    solution = certirl.solve(problem, discount=0.8, basis=product(Fourier(7), Legendre(5)), samples=20_000, rng=0)
+    solution = certirl.solve(
+        problem, expert=0, discount=0.8, basis=product(Fourier(7), Legendre(5)), samples=20_000, rng=0
+    )
     assert solution.status == "solved"
     assert problem.true_margin(solution.reward, discount=0.8) > 0
 
 
 def test_what_cannot_be_solved_is_not_called_solved_beyond_the_noise():
     problem = Mixed(WHIRL)
-    solution = certirl.solve(problem, discount=0.8, basis=SMALL, samples=4_000, rng=0)
+    solution = certirl.solve(problem, expert=0, discount=0.8, basis=SMALL, samples=4_000, rng=0)
     assert solution.status != "solved" or solution.within_noise
 
 
 def test_saving_and_loading_keep_everything(tmp_path):
-    solution = certirl.solve(WHIRL, discount=0.8, basis=product(Legendre(6), Legendre(4)), samples=2_000, rng=0)
+    solution = certirl.solve(
+        WHIRL, expert=0, discount=0.8, basis=product(Legendre(6), Legendre(4)), samples=2_000, rng=0
+    )
     again = certirl.load(solution.save(tmp_path / "whirl"))
     assert again.basis == solution.basis and again.columns == solution.columns
     np.testing.assert_array_equal(again.margins(FINE), solution.margins(FINE))
@@ -168,7 +174,7 @@ def test_saving_and_loading_keep_everything(tmp_path):
     moments = steps.measure(steps.sample(WHIRL, basis=SMALL, samples=500, rng=0), basis=SMALL, columns=6)
     kept = certirl.data.moments.load(moments.save(tmp_path / "moments"))
     assert kept.rows == moments.rows and kept.columns == moments.columns
-    assert certirl.solve(kept, discount=0.8).columns.size == 6
+    assert certirl.solve(kept, expert=0, discount=0.8).columns.size == 6
 
 
 def test_moments_of_fewer_functions_are_leading_blocks():
@@ -176,9 +182,9 @@ def test_moments_of_fewer_functions_are_leading_blocks():
     whole = steps.measure(data, basis=SMALL.resized(15), columns=10)
     part = steps.measure(data, basis=SMALL.resized(6), columns=3)
     np.testing.assert_allclose(whole.leading(6, 3).cross, part.cross, rtol=1e-12, atol=1e-10)
-    assert certirl.solve(whole, discount=0.8, basis=product(Legendre(4), Legendre(4))).basis.size == 10
+    assert certirl.solve(whole, expert=0, discount=0.8, basis=product(Legendre(4), Legendre(4))).basis.size == 10
     with pytest.raises(ValueError, match="measure again"):
-        certirl.solve(whole, discount=0.8, basis=product(Legendre(4), Legendre(3)))
+        certirl.solve(whole, expert=0, discount=0.8, basis=product(Legendre(4), Legendre(3)))
 
 
 @pytest.mark.parametrize(
@@ -194,11 +200,13 @@ def test_moments_of_fewer_functions_are_leading_blocks():
 )
 def test_bad_input_is_one_sentence(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
-        certirl.solve(WHIRL, discount=0.8, rng=0, **({} if "delta" in settings else {"samples": 300}) | settings)
+        certirl.solve(
+            WHIRL, expert=0, discount=0.8, rng=0, **({} if "delta" in settings else {"samples": 300}) | settings
+        )
 
 
 def test_what_is_for_one_coordinate_says_so():
-    solution = certirl.solve(WHIRL, discount=0.8, basis=SMALL, samples=1_000, rng=0)
+    solution = certirl.solve(WHIRL, expert=0, discount=0.8, basis=SMALL, samples=1_000, rng=0)
     with pytest.raises(ValueError, match="a diagnosis is for states of one coordinate"):
         diagnose.columns(WHIRL, samples=1_000, rng=1)
     with pytest.raises(ValueError, match="row 0 is"):
@@ -222,7 +230,7 @@ class Turning:
 
 
 def test_coordinates_that_go_around_get_waves_by_themselves():
-    solution = certirl.solve(Turning(), discount=0.7, samples=3_000, rng=0)
+    solution = certirl.solve(Turning(), expert=0, discount=0.7, samples=3_000, rng=0)
     assert [factor.kind for factor in solution.basis.factors] == ["Fourier", "Legendre"]
     assert "Fourier for periodic coordinates" in str(solution) and solution.status == "solved"
 

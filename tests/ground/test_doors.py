@@ -236,7 +236,9 @@ def test_a_solution_and_its_certificate_see_different_data_though_both_have_a_ge
 
     proof = {"columns": Legendre(3), "discount": 0.7, "samples": 300, "expert": 0, "tail": 0}
     calls = [
-        lambda rng: certirl.solve(Recorded(), discount=0.7, basis=Legendre(3), columns=3, samples=300, rng=rng),
+        lambda rng: certirl.solve(
+            Recorded(), expert=0, discount=0.7, basis=Legendre(3), columns=3, samples=300, rng=rng
+        ),
         lambda rng: certirl.certify(lambda s: s[:, 0], Recorded(), rng=rng, **proof),
         lambda rng: certirl.refute(Recorded(), expert=0, basis=Legendre(3), samples=300, rng=rng),
         lambda rng: trials.rollout_check(lambda s: s[:, 0], Recorded(), discount=0.5, rng=rng, samples=2, steps=2),
@@ -394,24 +396,24 @@ def test_what_cannot_be_reported_to_is_refused(progress):
     with pytest.raises(TypeError, match="progress must be True, False, None or a function"):
         certirl.certify(lambda s: s[:, 0], Coin(), expert=0, **PROOF | {"progress": progress})
     with pytest.raises(TypeError, match="progress must be True, False, None or a function"):
-        certirl.solve(Drift(), discount=0.7, samples=200, rng=0, progress=progress)
+        certirl.solve(Drift(), expert=0, discount=0.7, samples=200, rng=0, progress=progress)
 
 
 def test_a_report_that_fails_is_raised_and_leaves_nothing_behind():
     def fail(done, total):
         raise KeyError("mine")
 
-    before = certirl.solve(Drift(), discount=0.7, samples=500, rng=0, progress=False)
+    before = certirl.solve(Drift(), expert=0, discount=0.7, samples=500, rng=0, progress=False)
     with pytest.raises(certirl.UserCodeError, match=r"^progress failed in .*fail \(.*\): KeyError: 'mine'$"):
-        certirl.solve(Drift(), discount=0.7, samples=500, rng=0, progress=fail)
-    after = certirl.solve(Drift(), discount=0.7, samples=500, rng=0, progress=lambda done, total: None)
+        certirl.solve(Drift(), expert=0, discount=0.7, samples=500, rng=0, progress=fail)
+    after = certirl.solve(Drift(), expert=0, discount=0.7, samples=500, rng=0, progress=lambda done, total: None)
     np.testing.assert_array_equal(before.reward.coefficients, after.reward.coefficients)
 
 
 @pytest.mark.parametrize("rng", [True, np.bool_(True), "0", 1.5, -1, object()])
 def test_what_is_no_seed_is_refused(rng):
     with pytest.raises(TypeError, match="rng must be a seed or a numpy Generator"):
-        certirl.solve(Drift(), discount=0.7, samples=200, rng=rng)
+        certirl.solve(Drift(), expert=0, discount=0.7, samples=200, rng=rng)
 
 
 REWARDED = {"reward": lambda states: states[:, 0], "discount": 0.7, "rng": 0}
@@ -478,7 +480,10 @@ PLACE = r" failed in failing\.fail \(.*test_doors\.py, line \d+\)"
         ("the reward", lambda fail: certirl.planning.plan(Drift(), **REWARDED | {"reward": fail})),
         ("tail", lambda fail: certirl.certify(clean, Coin(), expert=0, **PROOF | {"tail": fail})),
         ("the density", lambda fail: dynamics.tail_from_density(fail, SIDE, n_actions=2).number(Legendre(2))),
-        ("margin", lambda fail: certirl.solve(Drift(), **PLAIN, expert=clean, settings=certirl.Settings(margin=fail))),
+        (
+            "margin",
+            lambda fail: certirl.solve(Drift(), **PLAIN | {"expert": clean}, settings=certirl.Settings(margin=fail)),
+        ),
         (
             "the feature 'f'",
             lambda fail: certirl.solve(Drift(), **PLAIN, settings=certirl.Settings(features={"f": fail})),
@@ -540,8 +545,8 @@ def test_a_still_simulator_is_known_though_it_works_in_place():
 
 LOG = steps.sample(Drift(), basis=Legendre(5), samples=300, rng=0)
 CRITERION = steps.bellman(steps.estimate(steps.measure(LOG, basis=Legendre(5))), discount=0.7)
-PLAIN = {"discount": 0.7, "samples": 300, "rng": 0}
-PROVED = {"discount": 0.7, "delta": 0.05, "rng": 0}
+PLAIN = {"expert": 0, "discount": 0.7, "samples": 300, "rng": 0}
+PROVED = {"expert": 0, "discount": 0.7, "delta": 0.05, "rng": 0}
 
 
 def squares(states):
@@ -583,7 +588,7 @@ WRONG = {
 def solve(source, **asked):
     """`certirl.solve`, with those keywords that are settings in their record."""
     settings = {field.name: asked.pop(field.name) for field in fields(certirl.Settings) if field.name in asked}
-    return certirl.solve(source, **asked, settings=certirl.Settings(**settings))
+    return certirl.solve(source, **{"expert": 0} | asked, settings=certirl.Settings(**settings))
 
 
 def cases(*names):
@@ -855,7 +860,7 @@ def test_progress_is_obeyed_for_logs():
         done.append(count == total)
 
     asked = {"discount": 0.7, "progress": report}
-    certirl.solve(log, delta=0.05, columns=3, basis=Legendre(11), **asked)
+    certirl.solve(log, delta=0.05, columns=3, basis=Legendre(11), expert=0, **asked)
     certirl.solve(log, delta=0.05, columns=Legendre(3), basis=Legendre(11), expert=clean, **asked)
     for expert in (0, clean):
         certirl.certify(squares, log, columns=Legendre(2), expert=expert, **asked)
@@ -868,7 +873,7 @@ def test_numbers_of_transitions_that_differ_are_not_called_the_same():
     moved = np.random.default_rng(1).choice([-0.8, 0.8], 1_800)
     log = certirl.Transitions(states, actions, moved, domain=SIDE)
     asked = {"discount": 0.7, "basis": Legendre(3), "delta": 0.05, "rng": 0}
-    assert "1,800 transitions (action 0: 1,200, action 1: 600)" in str(certirl.solve(log, columns=2, **asked))
+    assert "1,800 transitions (action 0: 1,200, action 1: 600)" in str(certirl.solve(log, columns=2, expert=0, **asked))
     assert "1,800 transitions (action 0: 1,200, action 1: 600)" in str(certirl.solve(log, discount=0.7, expert=clean))
     proofs = [certirl.certify(squares, log, discount=0.7, columns=Legendre(2), expert=expert) for expert in (0, clean)]
     for found in (*proofs, certirl.solve(log, expert=clean, columns=2, **asked).certificate):
@@ -1107,7 +1112,7 @@ def is_sentence(problem):
 def records():
     problem = certirl.problems.random_polynomial(seed=7)
     log = steps.sample(problem, basis=Legendre(5), samples=500, rng=0)
-    solution = certirl.solve(problem, discount=0.7, basis=Legendre(5), columns=3, delta=0.05, tail=0, rng=0)
+    solution = certirl.solve(problem, expert=0, discount=0.7, basis=Legendre(5), columns=3, delta=0.05, tail=0, rng=0)
     operators = problem.operators(Legendre(5))
     criterion = steps.bellman(operators, discount=0.7)
     room = certirl.problems.comfort()
@@ -1238,7 +1243,7 @@ def test_whatever_an_argument_is_the_answer_is_a_result_or_a_sentence(calls, rec
         (lambda r: r["solution"].plot(plane=(1, 0)), "plane is for maps, of two or more coordinates: leave it out"),
         (lambda r: certirl.planning.plan(Drift(), **REWARDED, starts=[99]), "1 of 1 starts lie outside the domain"),
         (
-            lambda r: certirl.solve(r["log"], discount=0.7, delta=5e-324, tail=0),
+            lambda r: certirl.solve(r["log"], expert=0, discount=0.7, delta=5e-324, tail=0),
             "delta must be .* 1e-100 and 0.5, got 5e-324",
         ),
         (
@@ -1250,7 +1255,7 @@ def test_whatever_an_argument_is_the_answer_is_a_result_or_a_sentence(calls, rec
         (lambda r: steps.recover([]), r"criteria must be what certirl.steps.bellman returns, one or several, got \[\]"),
         (lambda r: certirl.load("a" * 5000), "the name of a file is too long for this system"),
         (
-            lambda r: certirl.solve(r["log"], discount=0.7, settings={}),
+            lambda r: certirl.solve(r["log"], expert=0, discount=0.7, settings={}),
             r"settings must be certirl.Settings\(…\), got \{\}",
         ),
     ],

@@ -77,7 +77,7 @@ def test_transitions_are_read_only_and_do_not_touch_the_callers_arrays():
     ],
 )
 def test_bad_settings_of_solve(settings, sentence):
-    given = {"basis": certirl.Legendre(11), "discount": 0.7, "rng": 0, "samples": 500}
+    given = {"expert": 0, "basis": certirl.Legendre(11), "discount": 0.7, "rng": 0, "samples": 500}
     with pytest.raises(ValueError, match=sentence):
         certirl.solve(PROBLEM, **given | settings)
 
@@ -97,20 +97,20 @@ def test_bad_names_of_programs(name, value):
 @pytest.mark.parametrize("samples", [1, 2])
 def test_too_few_samples_without_a_basis_is_one_sentence(samples):
     with pytest.raises(ValueError, match="fewer columns, or states"):
-        certirl.solve(PROBLEM, discount=0.7, rng=0, samples=samples)
+        certirl.solve(PROBLEM, expert=0, discount=0.7, rng=0, samples=samples)
 
 
 @pytest.mark.parametrize("samples", [5, 20])
 def test_a_handful_of_samples_is_answered_honestly(samples):
-    solution = certirl.solve(PROBLEM, discount=0.7, rng=0, samples=samples)
+    solution = certirl.solve(PROBLEM, expert=0, discount=0.7, rng=0, samples=samples)
     assert solution.status != "certified" and solution.samples == samples
 
 
 def test_a_missing_rng_is_one_sentence():
     with pytest.raises(TypeError, match="rng is needed"):
-        certirl.solve(PROBLEM, discount=0.7)
+        certirl.solve(PROBLEM, expert=0, discount=0.7)
     with pytest.raises(TypeError, match="seed or a numpy Generator"):
-        certirl.solve(PROBLEM, discount=0.7, rng="dice")
+        certirl.solve(PROBLEM, expert=0, discount=0.7, rng="dice")
 
 
 class Broken:
@@ -135,34 +135,37 @@ class Broken:
 )
 def test_a_broken_simulator_is_named(answer, sentence):
     with pytest.raises(ValueError, match=sentence):
-        certirl.solve(Broken(answer), discount=0.7, rng=0, samples=100)
+        certirl.solve(Broken(answer), expert=0, discount=0.7, rng=0, samples=100)
 
 
 def test_what_is_not_a_simulator_is_told_what_is_missing():
     with pytest.raises(TypeError, match="it has no n_actions, domain, sample"):
-        certirl.solve(object(), discount=0.7, rng=0)
+        certirl.solve(object(), expert=0, discount=0.7, rng=0)
 
 
 @pytest.mark.parametrize("basis", ["Legendre", certirl.Legendre, 11])
 def test_what_is_not_a_basis_is_refused(basis):
     with pytest.raises(TypeError, match=r"such as certirl\.Legendre"):
-        certirl.solve(PROBLEM, discount=0.7, rng=0, basis=basis)
+        certirl.solve(PROBLEM, expert=0, discount=0.7, rng=0, basis=basis)
 
 
 def test_the_mean_form_is_refused_for_a_log():
     with pytest.raises(ValueError, match="use least-squares for a log"):
         certirl.solve(
-            certirl.Transitions(FINE, ACTIONS, FINE[::-1]), discount=0.7, settings=certirl.Settings(form="mean")
+            certirl.Transitions(FINE, ACTIONS, FINE[::-1]),
+            expert=0,
+            discount=0.7,
+            settings=certirl.Settings(form="mean"),
         )
 
 
 def test_what_is_not_proved_in_several_coordinates_is_refused_in_words():
     data = certirl.Transitions(np.random.default_rng(0).random((50, 2)), np.arange(50) % 2, np.zeros((50, 2)))
     with pytest.raises(ValueError, match="a certificate needs a declared domain"):
-        certirl.solve(data, discount=0.7, delta=0.05)
+        certirl.solve(data, expert=0, discount=0.7, delta=0.05)
     many = certirl.Transitions(np.zeros((50, 4)), np.arange(50) % 2, np.zeros((50, 4)), domain=((-1, 1),) * 4)
     with pytest.raises(ValueError, match="3 coordinates at most"):
-        certirl.solve(many, discount=0.7, delta=0.05)
+        certirl.solve(many, expert=0, discount=0.7, delta=0.05)
     with pytest.raises(ValueError, match=r"certirl.product\(…\) takes one family for each coordinate"):
         certirl.refute(replace(data, domain=((0, 1),) * 2), expert=0, basis=certirl.Legendre(5), delta=0.05)
 
@@ -187,7 +190,7 @@ def test_saved_files_can_be_read_by_others(solution, tmp_path):
 
 def test_one_action_is_not_enough():
     with pytest.raises(ValueError, match="at least two"):
-        certirl.solve(certirl.Transitions(FINE, np.zeros(60), FINE[::-1]), discount=0.7)
+        certirl.solve(certirl.Transitions(FINE, np.zeros(60), FINE[::-1]), expert=0, discount=0.7)
 
 
 def test_a_reward_outside_its_domain_is_refused():
@@ -204,7 +207,7 @@ def test_a_reward_outside_its_domain_is_refused():
 
 @pytest.fixture(scope="module")
 def solution():
-    return certirl.solve(PROBLEM, basis=certirl.Legendre(7), discount=0.7, rng=0, samples=2_000)
+    return certirl.solve(PROBLEM, expert=0, basis=certirl.Legendre(7), discount=0.7, rng=0, samples=2_000)
 
 
 def test_damaged_and_foreign_files_are_one_sentence(solution, tmp_path):

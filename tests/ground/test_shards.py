@@ -153,10 +153,10 @@ def test_damaged_moments_are_one_sentence(shards, log, tmp_path):
 
 def test_solving_from_moments_is_solving_from_the_data(log):
     whole = certirl.steps.measure(log, basis=certirl.Legendre(11), columns=5)
-    found = certirl.solve(whole, discount=0.7, columns=3)
-    expected = certirl.solve(log, discount=0.7, basis=certirl.Legendre(11), columns=3)
+    found = certirl.solve(whole, expert=0, discount=0.7, columns=3)
+    expected = certirl.solve(log, expert=0, discount=0.7, basis=certirl.Legendre(11), columns=3)
     np.testing.assert_allclose(found.reward.coefficients, expected.reward.coefficients, rtol=1e-6)
-    assert certirl.solve(whole, discount=0.7, basis=certirl.Legendre(7)).columns.size == 5
+    assert certirl.solve(whole, expert=0, discount=0.7, basis=certirl.Legendre(7)).columns.size == 5
     for settings, sentence in (
         ({"delta": 0.05, "tail": 0}, "a certificate needs transitions"),
         ({"basis": certirl.Fourier(7)}, "measured in Legendre"),
@@ -166,7 +166,7 @@ def test_solving_from_moments_is_solving_from_the_data(log):
         ({"expert": 3}, "one of the actions"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            certirl.solve(whole, discount=0.7, **settings)
+            certirl.solve(whole, **{"expert": 0, "discount": 0.7} | settings)
 
 
 # The command line.
@@ -183,7 +183,7 @@ def test_from_tables_to_moments_to_a_reward(folder, log, capsys):
     assert_same_sums(m.load("all.npz"), m.load("whole.npz"))
     assert main(["solve", "all.npz", "--discount", "0.7", "--plot", ""]) == 0
     assert "A certificate needs transitions that the reward was not computed from" in capsys.readouterr().out
-    expected = certirl.solve(log, discount=0.7, basis=certirl.Legendre(11), columns=3)
+    expected = certirl.solve(log, expert=0, discount=0.7, basis=certirl.Legendre(11), columns=3)
     found = certirl.load("reward.npz").reward.coefficients
     np.testing.assert_allclose(found, expected.reward.coefficients, rtol=1e-6)
 

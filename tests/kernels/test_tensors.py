@@ -89,7 +89,7 @@ def test_moments_of_draws_on_a_device_are_within_the_sampling_error(paired):
 
 @pytest.mark.slow
 def test_solve_takes_a_simulator_on_a_device():
-    solution = certirl.solve(on_device(PROBLEM, DEVICE), discount=0.7, samples=100_000, rng=0)
+    solution = certirl.solve(on_device(PROBLEM, DEVICE), expert=0, discount=0.7, samples=100_000, rng=0)
     assert solution.status == "solved"
     assert PROBLEM.true_margin(solution.reward, discount=0.7) > 0
 
@@ -149,6 +149,7 @@ def test_a_wrong_log_of_tensors_is_a_sentence(change, sentence):
 def test_a_certificate_of_a_simulator_on_a_device_is_true():
     solution = certirl.solve(
         on_device(random_polynomial(seed=7), DEVICE),
+        expert=0,
         discount=0.7,
         basis=certirl.Legendre(11),
         columns=3,
@@ -210,10 +211,10 @@ def test_states_of_several_coordinates_are_drawn_from_the_law_of_each():
 @pytest.mark.slow
 def test_components_are_solved_and_certified_on_a_device():
     settings = {"components": SUMS.components, "columns": 3, "discount": 0.7, "rng": 0}
-    plain = certirl.solve(on_device(SUMS, DEVICE), samples=10_000, **settings)
+    plain = certirl.solve(on_device(SUMS, DEVICE), expert=0, samples=10_000, **settings)
     assert plain.status == "solved" and SUMS.true_margin(plain.reward, discount=0.7) > 0
     assert "components independent" in str(plain)
-    proved = certirl.solve(on_device(SUMS, DEVICE), delta=0.05, tail=0, samples=60_000, **settings)
+    proved = certirl.solve(on_device(SUMS, DEVICE), expert=0, delta=0.05, tail=0, samples=60_000, **settings)
     truth = SUMS.true_margins(proved.reward, discount=0.7)
     assert proved.status == "certified" and (proved.certificate.bounds.sum(axis=0) <= truth).all()
 
@@ -226,5 +227,7 @@ def test_a_component_of_two_coordinates_is_measured_on_the_host():
             noise = torch.randn(states.shape, generator=rng, device=rng.device)
             return (0.5 * states + 0.2 * (1 - 2 * action) + 0.3 * noise).clamp(-1, 1)
 
-    found = certirl.solve(Drift(), components=[[0], [1, 2]], discount=0.7, samples=5_000, columns=[3, 6], rng=0)
+    found = certirl.solve(
+        Drift(), expert=0, components=[[0], [1, 2]], discount=0.7, samples=5_000, columns=[3, 6], rng=0
+    )
     assert found.status == "solved" and found.reward([1.0, 1.0, 1.0]) > found.reward([-1.0, -1.0, -1.0])

@@ -32,7 +32,7 @@ BASIS = product(Legendre(5), Legendre(5))
 
 @pytest.fixture(scope="module")
 def solved():
-    return certirl.solve(PROBLEM, discount=0.7, basis=BASIS, columns=15, delta=0.05, tail=0, rng=0)
+    return certirl.solve(PROBLEM, expert=0, discount=0.7, basis=BASIS, columns=15, delta=0.05, tail=0, rng=0)
 
 
 @pytest.mark.slow
@@ -116,9 +116,9 @@ def barely_wrong(problem, reward, noise, discount):
 def test_wrong_calls_are_refused_in_a_sentence():
     full = product(Legendre(3), Legendre(3), index="full")
     with pytest.raises(ValueError, match="every simpler product"):
-        certirl.solve(PROBLEM, discount=0.7, basis=full, columns=8, delta=0.05, rng=0)
+        certirl.solve(PROBLEM, expert=0, discount=0.7, basis=full, columns=8, delta=0.05, rng=0)
     with pytest.raises(ValueError, match=r"3 coordinates at most.*certirl\.scenario"):
-        certirl.solve(Four(), discount=0.7, delta=0.05, rng=0)
+        certirl.solve(Four(), expert=0, discount=0.7, delta=0.05, rng=0)
     with pytest.raises(ValueError, match="a tail from derivatives is for one coordinate"):
         certirl.certify(
             lambda s: s[:, 0],
@@ -145,7 +145,9 @@ class Four:
 @pytest.mark.slow
 def test_an_estimated_conflict_on_a_box_settles_nothing():
     problem = Mixed(PROBLEM)
-    found = certirl.solve(problem, discount=0.7, basis=BASIS, columns=15, delta=0.05, tail=0, samples=4_000, rng=0)
+    found = certirl.solve(
+        problem, expert=0, discount=0.7, basis=BASIS, columns=15, delta=0.05, tail=0, samples=4_000, rng=0
+    )
     assert found.status in ("undetermined", "solved")
 
 

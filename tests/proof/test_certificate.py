@@ -24,7 +24,7 @@ DISCOUNT = 0.7
 def solved(problem, basis, columns, samples=4_000, seed=0):
     """A reward from training data, with the draws and moments it came from."""
     narrow = basis.on(problem.domain).resized(columns)
-    found = certirl.solve(problem, discount=DISCOUNT, basis=basis, columns=columns, samples=samples, rng=seed)
+    found = certirl.solve(problem, expert=0, discount=DISCOUNT, basis=basis, columns=columns, samples=samples, rng=seed)
     assert found.reward is not None
     return narrow, found.reward
 
@@ -276,7 +276,7 @@ def test_certify_takes_a_log(polynomial):
 def test_certify_takes_a_sum():
     problem = certirl.problems.factorised(seed=0, components=3)
     asked = {"discount": DISCOUNT, "rng": 0}
-    solution = certirl.solve(problem, components=problem.components, columns=3, samples=10_000, **asked)
+    solution = certirl.solve(problem, expert=0, components=problem.components, columns=3, samples=10_000, **asked)
     found = certify(solution, problem, tail=0, samples=60_000, **asked)
     truth = problem.true_margins(solution.reward, discount=DISCOUNT)
     assert found.holds

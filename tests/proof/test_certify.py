@@ -78,12 +78,16 @@ def test_any_function_can_be_certified():
 
 
 def test_a_solution_brings_its_own_problem():
-    solution = certirl.solve(PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=20_000, rng=0)
+    solution = certirl.solve(
+        PROBLEM, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=20_000, rng=0
+    )
     assert certify(solution, PROBLEM, tail=0, samples=50_000, rng=1).holds
 
 
 def test_a_certificate_survives_the_file(tmp_path):
-    solution = certirl.solve(PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0, rng=0)
+    solution = certirl.solve(
+        PROBLEM, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0, rng=0
+    )
     again = certirl.load(solution.save(tmp_path / "proof.npz"))
     for one, other in ((again, solution), (again.certificate, solution.certificate)):
         assert files.lines_of(one) == files.lines_of(other)
@@ -141,7 +145,7 @@ def test_a_domain_read_off_the_data_is_no_ground_for_a_proof():
     with pytest.raises(ValueError, match="declared domain"):
         certify(solution().reward, undeclared, tail=0, **GIVEN | {"columns": certirl.Legendre(3)})
     with pytest.raises(ValueError, match="declared domain"):
-        certirl.solve(undeclared, basis=certirl.Legendre(5), columns=3, discount=0.7, delta=0.05, tail=0)
+        certirl.solve(undeclared, expert=0, basis=certirl.Legendre(5), columns=3, discount=0.7, delta=0.05, tail=0)
 
 
 def test_columns_can_be_a_number_as_for_solve():

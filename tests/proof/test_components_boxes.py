@@ -59,13 +59,13 @@ def test_a_component_of_two_coordinates_carries_what_the_other_cannot():
     dial = problems.random_polynomial(seed=3, degree=4)
     still = problems.PolynomialProblem("still", dial.centre[[0, 0, 0]], dial.edge[[0, 0, 0]])
     problem = problems.independent(still, problems.whirl())
-    found = certirl.solve(problem, components=GROUPS, discount=0.8, basis=BASES, columns=[3, 10], rng=0)
+    found = certirl.solve(problem, expert=0, components=GROUPS, discount=0.8, basis=BASES, columns=[3, 10], rng=0)
     assert found.status == "solved" and problem.true_margin(found.reward, discount=0.8) > 0.5
     assert np.abs(found.contributions[0]).max() < 0.02 < 0.9 < found.contributions[1].min()
 
 
 def test_the_answer_is_the_sum_over_boxes_and_survives_a_file(tmp_path):
-    found = certirl.solve(PROBLEM, components=GROUPS, discount=0.8, samples=4_000, rng=0)
+    found = certirl.solve(PROBLEM, expert=0, components=GROUPS, discount=0.8, samples=4_000, rng=0)
     states = np.random.default_rng(0).uniform(-1, 1, (20_000, 3))
     parts = found.reward["dial"](states[:, 0]) + found.reward["place"](states[:, 1:])
     np.testing.assert_allclose(found.reward(states), parts)
@@ -101,13 +101,15 @@ def test_large_components_are_solved_without_a_test_of_independence():
         def sample(self, states, action, rng):
             return np.clip(0.5 * states + 0.2 * (1 - 2 * action) + 0.3 * rng.normal(size=states.shape), -1, 1)
 
-    found = certirl.solve(Still(), components=[[0, 1, 2, 3], [4]], discount=0.7, samples=2_000, columns=5, rng=0)
+    found = certirl.solve(
+        Still(), expert=0, components=[[0, 1, 2, 3], [4]], discount=0.7, samples=2_000, columns=5, rng=0
+    )
     assert found.status == "solved" and "not tested" in found.stats.independence
 
 
 @pytest.mark.slow
 def test_the_truth_of_problems_side_by_side_is_the_minimum_over_whole_states():
-    found = certirl.solve(PROBLEM, components=GROUPS, discount=0.8, samples=4_000, rng=0)
+    found = certirl.solve(PROBLEM, expert=0, components=GROUPS, discount=0.8, samples=4_000, rng=0)
     truth = PROBLEM.true_margins(found.reward, discount=0.8)
     rng, (dial, place) = np.random.default_rng(0), found.reward.parts
     one = PROBLEM.parts[0].margins(dial, np.linspace(-1, 1, 401), discount=0.8)
@@ -124,7 +126,7 @@ def test_a_certificate_adds_up_the_bounds_of_lines_and_boxes(tmp_path):
     problem = problems.independent(*parts)
     full = certirl.product(certirl.Legendre(3), certirl.Legendre(3), index="full")  # exact for these dynamics
     asked = {"basis": [certirl.Legendre(5), full], "columns": [3, 9], "discount": 0.7, "delta": 0.05, "tail": 0}
-    found = certirl.solve(problem, components=GROUPS, samples=150_000, rng=2, **asked)
+    found = certirl.solve(problem, expert=0, components=GROUPS, samples=150_000, rng=2, **asked)
     assert found.status == "certified" and len(found.certificate.grounds) == 2
     for part, own, bounds in zip(parts, found.reward.parts, found.certificate.bounds, strict=True):
         assert (bounds <= part.true_margins(own, discount=0.7)).all()
@@ -146,7 +148,7 @@ def test_components_too_large_for_a_certificate_are_refused():
             return rng.uniform(-1, 1, states.shape)
 
     with pytest.raises(ValueError, match="a certificate over a whole box is for 3 coordinates at most"):
-        certirl.solve(Four(), components=[[0, 1, 2, 3]], discount=0.7, delta=0.1, rng=0)
+        certirl.solve(Four(), expert=0, components=[[0, 1, 2, 3]], discount=0.7, delta=0.1, rng=0)
 
 
 def test_a_conflict_in_boxes_stays_undetermined_when_a_proof_is_asked_for():
@@ -157,8 +159,8 @@ def test_a_conflict_in_boxes_stays_undetermined_when_a_proof_is_asked_for():
             return np.clip(0.5 * states + 0.3 * rng.normal(size=states.shape), -1, 1)
 
     asked = {"components": [[0], [1, 2]], "discount": 0.7, "columns": [3, 6], "rng": 0}
-    assert certirl.solve(Alike(), samples=2_000, **asked).status == "infeasible"
-    found = certirl.solve(Alike(), delta=0.1, tail=0, samples=4_000, **asked)
+    assert certirl.solve(Alike(), expert=0, samples=2_000, **asked).status == "infeasible"
+    found = certirl.solve(Alike(), expert=0, delta=0.1, tail=0, samples=4_000, **asked)
     assert (
         found.status == "undetermined"
         and found.refutation is None

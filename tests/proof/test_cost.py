@@ -40,7 +40,15 @@ def test_memory_is_forecast_within_a_factor_of_four(name):
 
 
 def test_the_forecast_is_the_first_line_and_changes_nothing(capsys):
-    asked = {"discount": 0.7, "basis": certirl.Legendre(11), "columns": 3, "delta": 0.05, "tail": 0, "samples": 20_000}
+    asked = {
+        "expert": 0,
+        "discount": 0.7,
+        "basis": certirl.Legendre(11),
+        "columns": 3,
+        "delta": 0.05,
+        "tail": 0,
+        "samples": 20_000,
+    }
     shown = certirl.solve(PROBLEM, rng=0, progress=True, **asked)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("certirl: a proof from at most 60,000 transitions takes about ")

@@ -167,7 +167,9 @@ def test_actions_that_the_expert_mixes_tie_within_a_bound():
     def expert(states):
         return np.tile([0.5, 0.5, 0.0], (len(states), 1))
 
-    reward = certirl.solve(dynamics, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=9_000, rng=0)
+    reward = certirl.solve(
+        dynamics, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=9_000, rng=0
+    )
     settings = {"expert": expert, "discount": 0.7, "columns": COLUMNS, "tail": 0}
     found = certirl.certify(reward.reward, Twin(), samples=60_000, rng=0, **settings)
     assert found.holds and len(found.tube.undecided) == 0

@@ -129,7 +129,15 @@ def hopeless():
 
 @pytest.mark.slow
 def test_solve_says_certified_infeasible_and_keeps_it(hopeless, tmp_path):
-    asked = {"components": hopeless.components, "basis": BASIS, "columns": 3, "discount": 0.7, "delta": 0.1, "tail": 0}
+    asked = {
+        "expert": 0,
+        "components": hopeless.components,
+        "basis": BASIS,
+        "columns": 3,
+        "discount": 0.7,
+        "delta": 0.1,
+        "tail": 0,
+    }
     found = certirl.solve(hopeless, samples=200_000, rng=0, **asked)
     assert found.status == "infeasible" and found.reward is None and found.samples < 130_000
     assert str(found).startswith("Certified infeasible with probability 0.9:")
@@ -147,7 +155,7 @@ def test_a_log_of_rooms_is_refuted_too():
 
 @pytest.mark.slow
 def test_a_log_is_refuted_too(hopeless):
-    asked = {"components": hopeless.components, "basis": BASIS, "columns": 3, "discount": 0.7}
+    asked = {"expert": 0, "components": hopeless.components, "basis": BASIS, "columns": 3, "discount": 0.7}
     log = log_of(hopeless, 150_000, paired=True)
     assert certirl.solve(log, delta=0.1, tail=0, **asked).status == "infeasible"
     assert certirl.solve(log, delta=0.1, **asked).status == "undetermined"
@@ -156,7 +164,15 @@ def test_a_log_is_refuted_too(hopeless):
 @pytest.mark.parametrize("seeds", sizes(range(1, 2), range(12)), ids=len)
 def test_sums_that_turn_infeasible_in_the_last_round_are_an_answer(monkeypatch, seeds):
     problem = certirl.problems.factorised(seed=3, components=2, actions=8, unaffected=0.0)
-    asked = {"components": problem.components, "basis": BASIS, "columns": 3, "discount": 0.7, "delta": 0.05, "tail": 0}
+    asked = {
+        "expert": 0,
+        "components": problem.components,
+        "basis": BASIS,
+        "columns": 3,
+        "discount": 0.7,
+        "delta": 0.05,
+        "tail": 0,
+    }
     rounds = in_small_rounds(monkeypatch)
     turned = 0
     for rng in seeds:

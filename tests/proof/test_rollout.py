@@ -8,7 +8,7 @@ from certirl.proof import rollout
 from certirl.proof.rollout import rollout_check
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
-SOLUTION = certirl.solve(PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=100_000, rng=0)
+SOLUTION = certirl.solve(PROBLEM, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=100_000, rng=0)
 SETTINGS = {"states": 20, "samples": 3000, "rng": 0}
 CHECK = rollout_check(SOLUTION, PROBLEM, **SETTINGS)
 

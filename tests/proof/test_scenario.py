@@ -86,7 +86,7 @@ def test_the_number_of_states_is_that_of_the_binomial_law(share, delta, states):
 def test_solutions_without_components_in_four_coordinates():
     """What `solve` finds is put to the test; its own reward's range is proved."""
     problem = Drift(dimension=4, gap=0.3)
-    solved = certirl.solve(problem, discount=0.5, basis=product(*[Legendre(2)] * 4), samples=5_000, rng=0)
+    solved = certirl.solve(problem, expert=0, discount=0.5, basis=product(*[Legendre(2)] * 4), samples=5_000, rng=0)
     found = scenario(solved, problem, rng=0, share=0.2, samples=400)
     assert found.holds and len(found.assumptions) == 1
     with pytest.raises(ValueError, match=r"certirl\.scenario"):

@@ -52,7 +52,7 @@ def card_of(record):
 @pytest.mark.parametrize(("delta", "status"), [(1e-30, "solved"), (0.05, "certified")])
 def test_the_card_of_a_solution_has_its_status_its_print_and_two_pictures(delta, status):
     functions = {"basis": certirl.Legendre(4), "columns": 2, "delta": delta, "tail": 0, "progress": False}
-    solution = certirl.solve(Coins(), discount=0.7, rng=0, samples=400, **functions)
+    solution = certirl.solve(Coins(), expert=0, discount=0.7, rng=0, samples=400, **functions)
     assert solution.status == status
     card, text, pictures = card_of(solution)
     assert text.startswith(f"Solution {status} ") and len(pictures) == 2

@@ -225,7 +225,7 @@ def test_a_map_of_estimates_has_no_title_of_a_proof():
 
     plane = certirl.product(certirl.Legendre(2), certirl.Legendre(2))
     asked = {"basis": plane, "columns": plane, "delta": 0.05, "tail": 0, "rng": 0, "progress": False}
-    solution = certirl.solve(Coins(), discount=0.7, **asked)
+    solution = certirl.solve(Coins(), expert=0, discount=0.7, **asked)
     assert solution.status == "certified"
     (estimated,), (proved,) = charts.margin_charts(solution), charts.certificate_charts(solution.certificate)
     assert (estimated.title, estimated.value_label) == ("", "smallest advantage, estimated")

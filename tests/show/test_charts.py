@@ -112,7 +112,7 @@ SUM = certirl.problems.factorised(seed=11, components=3)
 
 
 def test_of_a_sum_the_terms_add_up_to_the_margin_over_each_alternative():
-    added = certirl.solve(SUM, components=SUM.components, columns=3, discount=0.7, rng=0, samples=3_000)
+    added = certirl.solve(SUM, expert=0, components=SUM.components, columns=3, discount=0.7, rng=0, samples=3_000)
     bars = charts.margin_charts(added)
     assert len(bars) == len(added.alternatives) == 2
     for picture, total in zip(bars, added.contributions.sum(axis=0), strict=True):

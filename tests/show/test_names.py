@@ -93,7 +93,7 @@ def test_simulators_may_name_coordinates_and_actions():
     assert certirl.steps.sample(Walk(), basis=certirl.Legendre(3), samples=10, rng=0).coordinate_names == ("height",)
     Walk.coordinate_names = ("height", "width")
     with pytest.raises(ValueError, match="coordinates must have 1 different names, one for each, got"):
-        certirl.solve(Walk(), discount=0.9, samples=500, basis=certirl.Legendre(5), columns=3, rng=0)
+        certirl.solve(Walk(), expert=0, discount=0.9, samples=500, basis=certirl.Legendre(5), columns=3, rng=0)
 
 
 def test_environments_name_their_coordinates():

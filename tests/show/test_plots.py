@@ -16,18 +16,18 @@ mpl.use("Agg")
 
 @functools.cache
 def solution():
-    return certirl.solve(PROBLEM, basis=certirl.Legendre(7), discount=0.7, rng=0, samples=5_000)
+    return certirl.solve(PROBLEM, expert=0, basis=certirl.Legendre(7), discount=0.7, rng=0, samples=5_000)
 
 
 @functools.cache
 def in_a_box():
     basis = certirl.product(*[certirl.Legendre(4)] * 3)
-    return certirl.solve(certirl.problems.whirl(dimension=3), basis=basis, discount=0.7, rng=0, samples=2_000)
+    return certirl.solve(certirl.problems.whirl(dimension=3), expert=0, basis=basis, discount=0.7, rng=0, samples=2_000)
 
 
 @functools.cache
 def of_a_sum():
-    return certirl.solve(SUM, components=SUM.components, columns=3, discount=0.7, rng=0, samples=3_000)
+    return certirl.solve(SUM, expert=0, components=SUM.components, columns=3, discount=0.7, rng=0, samples=3_000)
 
 
 def test_axes_in_axes_out():
@@ -81,7 +81,7 @@ def test_on_a_box_maps_are_drawn_with_the_worst_state_marked(tmp_path):
 def test_the_true_margins_of_a_box_are_drawn_if_the_problem_is_known():
     flat = certirl.problems.whirl(dimension=2)
     basis = certirl.product(certirl.Legendre(4), certirl.Legendre(4))
-    solution = certirl.solve(flat, basis=basis, discount=0.7, rng=0, samples=2_000)
+    solution = certirl.solve(flat, expert=0, basis=basis, discount=0.7, rng=0, samples=2_000)
     (chart,) = charts.margin_charts(solution, problem=flat)
     places = np.stack([chart.x[[0, 80, 159]], chart.y[[159, 3, 40]]], axis=1)
     truth = flat.margins(solution.reward, places, discount=0.7).min(axis=0)

@@ -57,17 +57,17 @@ def _features():
 
 MORE = {
     "three coordinates": lambda: certirl.solve(
-        certirl.problems.whirl(dimension=3), basis=certirl.product(*[certirl.Legendre(4)] * 3), columns=10,
+        certirl.problems.whirl(dimension=3), expert=0, basis=certirl.product(*[certirl.Legendre(4)] * 3), columns=10,
         discount=0.7, rng=0, samples=2_000,
     ),
     "log": lambda: certirl.solve(_log(), discount=0.9, expert=lambda states: (states[:, 0] > 5).astype(int)),
     "hostile sum": _sum,
     "features": _features,
     "conflict": lambda: certirl.solve(
-        certirl.problems.unsolvable(seed=1), basis=certirl.Legendre(3), discount=0.7, rng=0, samples=2_000
+        certirl.problems.unsolvable(seed=1), expert=0, basis=certirl.Legendre(3), discount=0.7, rng=0, samples=2_000
     ),
     "few samples": lambda: certirl.solve(
-        certirl.problems.random_polynomial(seed=1), basis=certirl.Legendre(7), columns=3, delta=0.05, tail=0,
+        certirl.problems.random_polynomial(seed=1), expert=0, basis=certirl.Legendre(7), columns=3, delta=0.05, tail=0,
         discount=0.7, rng=0, samples=1_000,
     ),
 }  # fmt: skip

@@ -166,7 +166,7 @@ def test_trials_without_effect_are_refused():
     with pytest.raises(ValueError, match="trials is for simulators"):
         certirl.solve(log, discount=0.7, expert=towards, trials=500)
     with pytest.raises(ValueError, match="trials is for experts that depend on the state"):
-        certirl.solve(Walk(), discount=0.7, trials=500, rng=0)
+        certirl.solve(Walk(), expert=0, discount=0.7, trials=500, rng=0)
     with pytest.raises(ValueError, match="trials must be a whole number of transitions per action"):
         certirl.solve(Walk(), discount=0.7, expert=towards, trials=-1, rng=0)
     with pytest.raises(ValueError, match="trials must be 0, for no trial, or at least 100, got 5"):

@@ -20,7 +20,15 @@ COLUMNS = certirl.Legendre(3).on(PROBLEM.domain)
 def test_solve_until_proved():
     reports = []
     solution = certirl.solve(
-        PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0, rng=0, progress=False
+        PROBLEM,
+        expert=0,
+        basis=certirl.Legendre(11),
+        columns=3,
+        discount=0.7,
+        delta=0.05,
+        tail=0,
+        rng=0,
+        progress=False,
     )
     assert solution.status == "certified" and solution.certificate.holds
     assert solution.samples < 60_000 and solution.certificate.delta == pytest.approx(0.05)
@@ -28,6 +36,7 @@ def test_solve_until_proved():
     assert len(str(solution).splitlines()) == 6 and "assumed" in str(solution)
     again = certirl.solve(
         PROBLEM,
+        expert=0,
         basis=certirl.Legendre(11),
         columns=3,
         discount=0.7,
@@ -46,7 +55,7 @@ def test_solve_until_proved():
     ids=lambda x: getattr(x, "name", x),
 )
 def test_basis_and_columns_are_chosen_for_the_tail(problem, family):
-    solution = certirl.solve(problem, discount=0.8, delta=0.05, tail=problem.tail, rng=0, samples=300_000)
+    solution = certirl.solve(problem, expert=0, discount=0.8, delta=0.05, tail=problem.tail, rng=0, samples=300_000)
     assert solution.status == "certified" and solution.basis.kind == family
     assert problem.true_margin(solution.reward, discount=0.8) > solution.certificate.margin
 
@@ -63,7 +72,15 @@ class Rooms:
 
 def test_columns_of_components_are_chosen_for_their_tails_or_given_as_functions():
     noise = dynamics.GaussianNoise(std=(2.0, 4.0), slope=((0.9, 0.0), (0.0, 0.9)))
-    asked = {"discount": 0.7, "delta": 0.05, "tail": noise, "rng": 0, "components": [[0], [1]], "samples": 30_000}
+    asked = {
+        "expert": 0,
+        "discount": 0.7,
+        "delta": 0.05,
+        "tail": noise,
+        "rng": 0,
+        "components": [[0], [1]],
+        "samples": 30_000,
+    }
     chosen = certirl.solve(Rooms(), **asked)
     first, second = (component.columns.size for component in chosen.components)
     assert chosen.status == "certified" and first > second and f"{first} columns make the tail" in chosen.stats.choice
@@ -79,7 +96,7 @@ def test_columns_of_components_are_chosen_for_their_tails_or_given_as_functions(
 
 def test_a_log_is_divided_and_proved():
     log = steps.sample(PROBLEM, basis=COLUMNS, samples=100_000, rng=3)
-    asked = {"basis": certirl.Legendre(11), "columns": 3, "discount": 0.7, "delta": 0.05}
+    asked = {"expert": 0, "basis": certirl.Legendre(11), "columns": 3, "discount": 0.7, "delta": 0.05}
     proved = certirl.solve(log, tail=0, **asked)
     assert proved.status == "certified" and proved.samples == 100_000
     undeclared = certirl.solve(log, **asked)
@@ -88,7 +105,7 @@ def test_a_log_is_divided_and_proved():
 
 def test_the_budget_is_respected_and_the_answer_says_what_is_missing():
     solution = certirl.solve(
-        PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0, rng=0, samples=4_000
+        PROBLEM, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0, rng=0, samples=4_000
     )
     assert solution.status == "solved" and solution.samples == 4_000
     assert "should suffice" in str(solution) and not solution.certificate.holds
@@ -110,23 +127,25 @@ def test_a_tail_that_is_hopeless_is_refused_before_anything_is_drawn():
     few, warm = certirl.product(certirl.Legendre(2), certirl.Legendre(2)), {"expert": lambda s: s[:, 0] > 20}
     for settings in ({"basis": few, "columns": 3}, {"columns": few}, {"columns": few} | warm):
         with pytest.raises(ValueError, match=f"^3 columns give τ = 1; {cure}$"):
-            certirl.solve(rooms, **asked, **settings)
+            certirl.solve(rooms, **asked | {"expert": 0} | settings)
     with pytest.raises(ValueError, match=f"^3 columns give τ = 1; {cure}$"):
         certirl.certify(lambda s: s[:, 0], rooms, expert=0, columns=few, **asked)
     parts = {"components": {"heat": [0], "damp": [1]}, "basis": [certirl.Legendre(3), certirl.Legendre(5)]}
     with pytest.raises(ValueError, match=f"^3 columns of heat give τ = 1; {cure}$"):
-        certirl.solve(rooms, **asked, **parts, columns=[certirl.Legendre(3), 5])
+        certirl.solve(rooms, expert=0, **asked, **parts, columns=[certirl.Legendre(3), 5])
     sharp = asked | {"tail": dynamics.GaussianNoise(std=0.01, slope=0.9)}  # columns would be chosen by it
     for settings in ({}, {"columns": 3}, {"components": [[0], [1]]}, warm):
         with pytest.raises(
             ValueError,
             match=r"give τ = 1; .* no number of columns up to 500 is enough; what is declared must be smoother",
         ):
-            certirl.solve(rooms, **sharp, **settings)
+            certirl.solve(rooms, **sharp | {"expert": 0} | settings)
 
 
 def test_a_tail_that_is_too_large_ends_the_search():
-    solution = certirl.solve(PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0.02, rng=0)
+    solution = certirl.solve(
+        PROBLEM, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0.02, rng=0
+    )
     assert solution.status == "solved" and solution.samples < 100_000 and not solution.certificate.holds
     sentence = "3 columns give τ = 0.02; this margin needs τ < "
     assert sentence in str(solution) and sentence in str(solution.certificate)
@@ -137,7 +156,15 @@ def test_nothing_unsolvable_is_certified(count):
     for seed in range(count):
         problem = certirl.problems.unsolvable(seed=seed)
         solution = certirl.solve(
-            problem, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.2, tail=0, rng=0, samples=20_000
+            problem,
+            expert=0,
+            basis=certirl.Legendre(11),
+            columns=3,
+            discount=0.7,
+            delta=0.2,
+            tail=0,
+            rng=0,
+            samples=20_000,
         )
         assert solution.status != "certified"
 
@@ -165,7 +192,7 @@ RUNS = [(20, 3, 4)], list(product((20, 34), range(4), (4, 5)))
 
 @pytest.mark.parametrize("runs", sizes(RUNS[0], (RUNS[1],)), ids=len)
 def test_training_that_turns_infeasible_in_the_last_round_is_an_answer(monkeypatch, runs):
-    asked = {"columns": 3, "discount": 0.7, "delta": 0.05, "tail": 0}
+    asked = {"expert": 0, "columns": 3, "discount": 0.7, "delta": 0.05, "tail": 0}
     rounds = in_small_rounds(monkeypatch)
     turned = 0
     for seed, rng, size in runs:
@@ -183,12 +210,20 @@ def test_training_that_turns_infeasible_in_the_last_round_is_an_answer(monkeypat
 
 def test_a_number_as_tail_needs_columns():
     with pytest.raises(ValueError, match="pass columns as well"):
-        certirl.solve(PROBLEM, basis=certirl.Legendre(11), discount=0.7, delta=0.05, tail=0, rng=0)
+        certirl.solve(PROBLEM, expert=0, basis=certirl.Legendre(11), discount=0.7, delta=0.05, tail=0, rng=0)
     with pytest.raises(ValueError, match="samples must be at least 160 for 3 columns, got 9"):
-        certirl.solve(PROBLEM, basis=certirl.Legendre(5), columns=3, discount=0.7, delta=0.05, tail=0, samples=9, rng=0)
+        certirl.solve(
+            PROBLEM, expert=0, basis=certirl.Legendre(5), columns=3, discount=0.7, delta=0.05, tail=0, samples=9, rng=0
+        )
     with pytest.raises(ValueError, match="leave form, cover and slack out"):
         certirl.solve(
-            PROBLEM, basis=certirl.Legendre(11), discount=0.7, delta=0.05, settings=certirl.Settings(cover=0.1), rng=0
+            PROBLEM,
+            expert=0,
+            basis=certirl.Legendre(11),
+            discount=0.7,
+            delta=0.05,
+            settings=certirl.Settings(cover=0.1),
+            rng=0,
         )
 
 
@@ -231,7 +266,9 @@ def test_as_many_columns_are_taken_as_an_error_asks_for():
     noise = dynamics.LaplaceNoise(2.0, slope=0.5)
     with pytest.raises(ValueError, match=r"^6 columns give τ = 0\.26; .*: use at least 7 columns"):
         certirl.solve(Windy(), tail=noise, columns=6, **asked)
-    estimate = certirl.solve(Windy(), discount=0.7, columns=23, samples=400, rng=0)  # more than usual rewards have
+    estimate = certirl.solve(
+        Windy(), expert=0, discount=0.7, columns=23, samples=400, rng=0
+    )  # more than usual rewards have
     assert estimate.basis.size == 23 and "23 columns (as asked), 23 rows" in estimate.stats.choice
 
 

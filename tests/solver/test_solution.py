@@ -64,21 +64,29 @@ def log(source, n=2_000):
 
 
 CASES = {
-    "an action": lambda: certirl.solve(STEADY, discount=0.7, rng=0, samples=2_000, **FUNCTIONS),
-    "an action, log": lambda: certirl.solve(log(STEADY), discount=0.7, **FUNCTIONS),
+    "an action": lambda: certirl.solve(STEADY, expert=0, discount=0.7, rng=0, samples=2_000, **FUNCTIONS),
+    "an action, log": lambda: certirl.solve(log(STEADY), expert=0, discount=0.7, **FUNCTIONS),
     "an action, moments": lambda: certirl.solve(
-        steps.measure(log(STEADY), basis=certirl.Legendre(4), columns=2), discount=0.7
+        steps.measure(log(STEADY), basis=certirl.Legendre(4), columns=2), expert=0, discount=0.7
     ),
-    "an action, box": lambda: certirl.solve(PAIR, discount=0.7, rng=0, samples=2_000, **BOX),
-    "an action, box, log": lambda: certirl.solve(log(PAIR), discount=0.7, **BOX),
-    "an action, slack": lambda: certirl.solve(STEADY, discount=0.7, rng=0, samples=500, settings=SOFT, **FUNCTIONS),
-    "an action, proved": lambda: certirl.solve(STEADY, discount=0.7, rng=0, samples=20_000, **FUNCTIONS, **PROOF),
-    "an action, none": lambda: certirl.solve(ALIKE, discount=0.7, rng=0, samples=2_000, **FUNCTIONS),
+    "an action, box": lambda: certirl.solve(PAIR, expert=0, discount=0.7, rng=0, samples=2_000, **BOX),
+    "an action, box, log": lambda: certirl.solve(log(PAIR), expert=0, discount=0.7, **BOX),
+    "an action, slack": lambda: certirl.solve(
+        STEADY, expert=0, discount=0.7, rng=0, samples=500, settings=SOFT, **FUNCTIONS
+    ),
+    "an action, proved": lambda: certirl.solve(
+        STEADY, expert=0, discount=0.7, rng=0, samples=20_000, **FUNCTIONS, **PROOF
+    ),
+    "an action, none": lambda: certirl.solve(ALIKE, expert=0, discount=0.7, rng=0, samples=2_000, **FUNCTIONS),
     "an action, terminal": lambda: certirl.solve(Glide(ends=True), expert=2, discount=0.8, rng=0, samples=500),
-    "a sum": lambda: certirl.solve(PAIR, components=[[0], [1]], discount=0.7, rng=0, samples=4_000, **FUNCTIONS),
-    "a sum, log": lambda: certirl.solve(log(PAIR), components={"a": [0], "b": [1]}, discount=0.7, **FUNCTIONS),
+    "a sum": lambda: certirl.solve(
+        PAIR, expert=0, components=[[0], [1]], discount=0.7, rng=0, samples=4_000, **FUNCTIONS
+    ),
+    "a sum, log": lambda: certirl.solve(
+        log(PAIR), expert=0, components={"a": [0], "b": [1]}, discount=0.7, **FUNCTIONS
+    ),
     "a sum, proved": lambda: certirl.solve(
-        PAIR, components=[[0], [1]], discount=0.7, rng=0, samples=40_000, **FUNCTIONS, **PROOF
+        PAIR, expert=0, components=[[0], [1]], discount=0.7, rng=0, samples=40_000, **FUNCTIONS, **PROOF
     ),
     "a policy": lambda: certirl.solve(Glide(), expert=middle, discount=0.8, rng=0, samples=500),
     "a policy, log": lambda: certirl.solve(log(Glide(), 500), expert=middle, discount=0.8),
@@ -284,7 +292,7 @@ def test_of_a_rule_that_ends_no_episode_no_ends_are_asked_for():
 
 def test_one_component_is_the_plain_problem():
     plain = solved("an action")
-    alone = certirl.solve(STEADY, components=[[0]], discount=0.7, rng=0, samples=2_000, **FUNCTIONS)
+    alone = certirl.solve(STEADY, expert=0, components=[[0]], discount=0.7, rng=0, samples=2_000, **FUNCTIONS)
     assert len(alone.components) == len(plain.components) == 1 and alone.columns == plain.columns
     assert alone.margin == pytest.approx(plain.margin, abs=1e-6)
 
@@ -292,7 +300,7 @@ def test_one_component_is_the_plain_problem():
 def test_a_seed_that_is_a_number_is_kept():
     assert solved("an action").stats.seed == 0 and "seed         0" in str(solved("an action").stats)
     assert solved("an action, log").stats.seed is None
-    again = certirl.solve(STEADY, discount=0.7, rng=np.random.default_rng(0), samples=200, **FUNCTIONS)
+    again = certirl.solve(STEADY, expert=0, discount=0.7, rng=np.random.default_rng(0), samples=200, **FUNCTIONS)
     assert again.stats.seed is None
 
 

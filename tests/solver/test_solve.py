@@ -64,7 +64,7 @@ def test_transitions_on_file_are_as_good_as_the_simulator():
     rng = as_generator(0)
     rng.spawn(1)  # the stream on which `solve` tries whether actions can be paired
     data = steps.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
-    solution = certirl.solve(data, basis=certirl.Legendre(11), discount=0.7)
+    solution = certirl.solve(data, expert=0, basis=certirl.Legendre(11), discount=0.7)
     np.testing.assert_allclose(solution.reward.coefficients, solved().reward.coefficients, rtol=1e-4, atol=1e-4)
     assert solution.samples == 10_000
 
@@ -82,9 +82,9 @@ def test_actions_are_not_paired_where_rows_would_share_random_numbers():
     assert not can_pair(Rejecting(), certirl.Legendre(3), 0)
     with pytest.raises(ValueError, match="paired=False"):
         steps.sample(Rejecting(), basis=certirl.Legendre(3), samples=500, rng=0, paired=True)
-    assert certirl.solve(Rejecting(), discount=0.8, rng=0, samples=5_000).status == "solved"
+    assert certirl.solve(Rejecting(), expert=0, discount=0.8, rng=0, samples=5_000).status == "solved"
     proved = certirl.solve(
-        Rejecting(), discount=0.8, rng=0, basis=certirl.Legendre(7), columns=7, delta=0.1, samples=50_000
+        Rejecting(), expert=0, discount=0.8, rng=0, basis=certirl.Legendre(7), columns=7, delta=0.1, samples=50_000
     )
     assert not proved.certificate.grounds[0].evidence.paired
 
@@ -95,7 +95,7 @@ def test_an_ordinary_log_needs_no_pairs():
     log = certirl.Transitions(
         data.states[shuffled], data.actions[shuffled], data.next_states[shuffled], domain=PROBLEM.domain
     )
-    solution = certirl.solve(log, discount=0.7)
+    solution = certirl.solve(log, expert=0, discount=0.7)
     assert PROBLEM.true_margin(solution.reward, discount=0.7) > 0
 
 
@@ -103,7 +103,9 @@ def test_common_random_numbers_take_noise_off_the_margin():
     errors = {}
     for paired in (False, True):
         data = steps.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=0, design=True, paired=paired)
-        errors[paired] = certirl.solve(data, basis=certirl.Legendre(11), columns=3, discount=0.7).standard_error
+        errors[paired] = certirl.solve(
+            data, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7
+        ).standard_error
     assert errors[True] < 0.8 * errors[False]
 
 
@@ -125,7 +127,7 @@ def test_seeds_repeat_and_differ():
     ids=lambda x: getattr(x, "name", str(x)),
 )
 def test_left_to_itself_it_finds_the_right_family_and_a_true_reward(problem, family, discount):
-    solution = certirl.solve(problem, discount=discount, rng=0, samples=40_000)
+    solution = certirl.solve(problem, expert=0, discount=discount, rng=0, samples=40_000)
     assert solution.basis.kind == family
     assert family in solution.stats.choice and "held-out" in solution.stats.choice
     assert problem.true_margin(solution.reward, discount=discount) > 0
@@ -138,7 +140,7 @@ def test_enough_data_finds_the_true_number_of_columns():
 
 
 def test_a_five_line_simulator_works():
-    solution = certirl.solve(Walk(), discount=0.9, rng=0, samples=20_000)
+    solution = certirl.solve(Walk(), expert=0, discount=0.9, rng=0, samples=20_000)
     assert solution.status == "solved"
     assert solution.reward(9.0) > solution.reward(1.0)  # the expert always goes right
 
@@ -161,8 +163,8 @@ def test_units_do_not_matter():
         def sample(self, states, action, rng):
             return 100 * super().sample(states / 100, action, rng)
 
-    one = certirl.solve(Walk(), basis=certirl.Legendre(7), discount=0.9, rng=0, samples=5_000)
-    other = certirl.solve(Centimetres(), basis=certirl.Legendre(7), discount=0.9, rng=0, samples=5_000)
+    one = certirl.solve(Walk(), expert=0, basis=certirl.Legendre(7), discount=0.9, rng=0, samples=5_000)
+    other = certirl.solve(Centimetres(), expert=0, basis=certirl.Legendre(7), discount=0.9, rng=0, samples=5_000)
     np.testing.assert_allclose(one.reward.coefficients, other.reward.coefficients, rtol=1e-5, atol=1e-6)
 
 
@@ -173,7 +175,9 @@ def test_share_solved_correctly_on_the_papers_problems(count):
         right = 0
         for seed in range(count):
             problem = certirl.problems.random_polynomial(seed=seed)
-            solution = certirl.solve(problem, basis=certirl.Legendre(11), discount=0.7, rng=seed, samples=samples)
+            solution = certirl.solve(
+                problem, expert=0, basis=certirl.Legendre(11), discount=0.7, rng=seed, samples=samples
+            )
             right += solution.reward is not None and problem.true_margin(solution.reward, discount=0.7) > 0
         assert right / count >= bar
 
@@ -183,7 +187,7 @@ def test_share_solved_correctly_with_nothing_given_and_much_data(count):
     right = 0
     for seed in range(count):
         problem = certirl.problems.random_polynomial(seed=seed)
-        solution = certirl.solve(problem, discount=0.7, rng=seed, samples=100_000)
+        solution = certirl.solve(problem, expert=0, discount=0.7, rng=seed, samples=100_000)
         right += solution.reward is not None and problem.true_margin(solution.reward, discount=0.7) > 0
     assert right / count >= 0.93
 
@@ -197,7 +201,7 @@ def test_deterministic_dynamics_are_fine(basis):
         def sample(self, states, action, rng):
             return 0.5 * states + (0.3, 0.0, -0.3)[action]
 
-    solution = certirl.solve(Drift(), discount=0.9, rng=0, samples=2_000, basis=basis)
+    solution = certirl.solve(Drift(), expert=0, discount=0.9, rng=0, samples=2_000, basis=basis)
     assert solution.status == "solved"
     assert "standard error" not in str(solution)  # what is left of it is rounding
     states = np.linspace(-1, 1, 201)
@@ -225,7 +229,7 @@ def test_a_pipe_stays_silent(capfd):
 
 def test_a_solution_within_the_noise_says_so():
     problem = certirl.problems.unsolvable(seed=1)
-    solution = certirl.solve(problem, basis=certirl.Legendre(11), discount=0.7, rng=0, samples=5_000)
+    solution = certirl.solve(problem, expert=0, basis=certirl.Legendre(11), discount=0.7, rng=0, samples=5_000)
     assert solution.within_noise and str(solution).startswith("Solved, not certified, within the noise")
 
 

@@ -221,7 +221,7 @@ def test_the_headline_says_why_there_is_no_proof():
 
 def test_few_transitions_are_called_noise():
     problem = certirl.problems.random_polynomial(seed=1)
-    found = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(3), samples=20, rng=0)
+    found = certirl.solve(problem, expert=0, discount=0.7, basis=certirl.Legendre(3), samples=20, rng=0)
     assert (
         found.status == "solved" and found.within_noise and found.reason.startswith("within the noise: the margin is")
     )

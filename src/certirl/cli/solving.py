@@ -39,6 +39,7 @@ def demo(options: argparse.Namespace) -> Answer:
     with place(options.workers, options.scheduler) as where:
         solution = solve(
             problem,
+            expert=0,
             discount=0.7,
             basis=Legendre(11),
             columns=3,

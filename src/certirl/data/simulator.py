@@ -56,7 +56,7 @@ class Simulator(Protocol):
         ...
         ...     def sample(self, states, action, rng):
         ...         return np.clip(states + (0.5, -0.5)[action] + rng.normal(size=states.shape), 0, 10)
-        >>> certirl.solve(Walk(), discount=0.9, samples=500, basis=certirl.Legendre(5), columns=3, rng=0).status
+        >>> certirl.solve(Walk(), expert=0, discount=0.9, samples=500, columns=3, rng=0).status
         'solved'
     """
 

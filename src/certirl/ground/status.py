@@ -31,7 +31,7 @@ class Finding(Record):
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
-        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> solution = certirl.solve(problem, expert=0, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
         >>> finding = solution.findings[0]
         >>> finding.status, finding.sentence
         ('solved', 'the expert is strictly optimal under these operators')

@@ -327,7 +327,7 @@ def random_polynomial(*, seed: int, actions: int = 3, degree: int = 10, bits: in
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
-        >>> certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, samples=2_000, rng=0).status
+        >>> certirl.solve(problem, expert=0, discount=0.7, columns=3, samples=2_000, rng=0).status
         'solved'
     """
     as_count(actions, "actions", least=2, most=MOST_RANDOM)

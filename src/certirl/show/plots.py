@@ -113,7 +113,7 @@ def solution(
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
-        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> solution = certirl.solve(problem, expert=0, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
         >>> axes = certirl.plots.solution(solution, path="solution.png")
         >>> len(axes)
         2
@@ -147,7 +147,7 @@ def value(solution: Solution, *, plane: Plane = FIRST, ax: Any = None, path: Any
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
-        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> solution = certirl.solve(problem, expert=0, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
         >>> ax = certirl.plots.value(solution, path="value.png")
         >>> ax.get_ylabel()
         'value V(s)'
@@ -170,7 +170,7 @@ def margins(
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
-        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> solution = certirl.solve(problem, expert=0, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
         >>> ax = certirl.plots.margins(solution, problem=problem, path="margins.png")
         >>> ax.get_xlabel()
         'state s'
@@ -275,7 +275,7 @@ def rounds(solution: Solution, *, ax: Any = None, path: Any = None) -> Any:
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
         >>> asked = {"basis": certirl.Legendre(7), "columns": 3, "delta": 0.05, "tail": 0}
-        >>> solution = certirl.solve(problem, discount=0.7, rng=0, **asked)
+        >>> solution = certirl.solve(problem, expert=0, discount=0.7, rng=0, **asked)
         >>> ax = certirl.plots.rounds(solution, path="rounds.png")
         >>> ax.get_xlabel()
         'transitions per action'

@@ -90,7 +90,7 @@ class Round(Record):
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
         >>> asked = {"basis": certirl.Legendre(7), "columns": 3, "delta": 0.05, "tail": 0}
-        >>> solution = certirl.solve(problem, discount=0.7, rng=0, **asked)
+        >>> solution = certirl.solve(problem, expert=0, discount=0.7, rng=0, **asked)
         >>> last = solution.stats.search[-1]
         >>> last.samples == solution.samples, last.proved > 0, 0 < last.delta <= 0.05
         (True, True, True)

@@ -122,7 +122,7 @@ class Asked(Record):
 
     Example:
         >>> walk = certirl.problems.thermostat()
-        >>> solution = certirl.solve(walk, discount=0.9, samples=500, basis=certirl.Legendre(5), columns=3, rng=0)
+        >>> solution = certirl.solve(walk, expert=0, discount=0.9, samples=500, columns=3, rng=0)
         >>> solution.stats.asked.answer, solution.stats.asked.trials
         (500, 0)
     """
@@ -166,7 +166,7 @@ class Estimate(Component):
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
-        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> solution = certirl.solve(problem, expert=0, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
         >>> estimate = solution.components[0]
         >>> estimate.coordinates, estimate.action_values.shape, estimate.columns.size
         ((0,), (3, 3), 3)
@@ -272,7 +272,7 @@ class Diagnostics(Record):
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
-        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> solution = certirl.solve(problem, expert=0, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
         >>> solution.stats.objective, solution.stats.form, solution.stats.counts
         ('least-variance', 'least-squares', (10000, 10000, 10000))
         >>> solution.stats.growth < 1
@@ -473,7 +473,7 @@ class Solution(Record):
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
-        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> solution = certirl.solve(problem, expert=0, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
         >>> solution.status, solution.samples, round(solution.margin, 6)
         ('solved', 10000, 1.0)
         >>> solution.reward([-0.5, 0.5]).shape, solution.value([-0.5, 0.5]).shape
@@ -1187,7 +1187,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
-        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> solution = certirl.solve(problem, expert=0, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
         >>> certirl.load(solution.save("answer")).status
         'solved'
     """

@@ -53,6 +53,7 @@ def play(task: list[Any]) -> dict[str, Any]:
     numbers = [seed, problem_seed, list(METHODS).index(method)]
     solution = solve(
         problem,
+        expert=0,
         discount=discount,
         samples=samples,
         rng=np.random.default_rng(numbers),

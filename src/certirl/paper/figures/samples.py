@@ -47,6 +47,7 @@ def prove(task: list[Any]) -> tuple[float | None, bool]:
     problem = random_polynomial(seed=problem_seed)
     solution = solve(
         problem,
+        expert=0,
         basis=Legendre(size),
         columns=3,
         tail=0,
