@@ -906,7 +906,7 @@ def test_proofs_with_terminal_states_are_refused_for_all_experts(expert):
         with pytest.raises(ValueError, match="a proof is for problems without terminal states"):
             certirl.certify(squares, problem, **PROOF | {"expert": expert, "samples": 20_000, "columns": Legendre(5)})
         with pytest.raises(ValueError, match="a proof is for problems without terminal states"):
-            certirl.solve(problem, expert=expert, basis=Legendre(5), columns=5, **PROVED)
+            certirl.solve(problem, **PROVED | {"expert": expert}, basis=Legendre(5), columns=5)
         with pytest.raises(ValueError, match="a proof is for problems without terminal states"):
             certirl.refute(problem, expert=expert, basis=Legendre(3), samples=20_000, rng=0)
     with pytest.raises(ValueError, match="a proof is for problems without terminal states"):

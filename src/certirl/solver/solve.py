@@ -62,7 +62,7 @@ def solve(
         source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), logged
             `Transitions`, or `Moments` measured before, which keep no transitions that a proof could rest on.
         discount: γ, strictly between 0 and 1.
-        expert: the action that the expert always takes, a function of states, or a model with ``predict``: docs/experts.md.
+        expert: the action that is always taken, a function of states, or a model with ``predict``: docs/experts.md.
         basis: the functions of rewards and values, say ``Legendre(11)`` or ``product(Fourier(9), Legendre(7))``; chosen
             by held-out data if left out. With components one for all or one for each.
         columns: the number of functions that describe the state; chosen by held-out data if left out. For a proof about
