@@ -14,15 +14,13 @@ import numpy as np
 
 from certirl_check.cells import CellCertificate
 from certirl_check.certificates import Certificate
+from certirl_check.claims import Claim
 from certirl_check.known_noise import GaussianCertificate
 from certirl_check.records import DamagedError, ImpossibleError, Record, TooLittleError, read
 from certirl_check.refutations import Refutation
 
-KINDS: dict[str, type[Certificate | GaussianCertificate | Refutation | CellCertificate]] = {
-    "Certificate": Certificate,
-    "GaussianCertificate": GaussianCertificate,
-    "Refutation": Refutation,
-    "CellCertificate": CellCertificate,
+KINDS: dict[str, type[Claim]] = {
+    kind.__name__: kind for kind in (Certificate, GaussianCertificate, Refutation, CellCertificate)
 }
 # Of files that were changed.
 _UNREADABLE = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError, RecursionError)
@@ -102,7 +100,7 @@ def _verdict(record: Record, solution: Record | None) -> Verdict:
     kind = KINDS[record.kind]
     claimed, nothing = kind.claimed(record)
     asserted = not nothing or (solution is not None and solution.status == "certified")
-    claim: Certificate | GaussianCertificate | Refutation | CellCertificate | None = None
+    claim: Claim | None = None
     rejected = True
     try:
         with np.errstate(all="ignore"):  # a file that was changed can lead to anything
@@ -117,8 +115,7 @@ def _verdict(record: Record, solution: Record | None) -> Verdict:
     if claim is None:
         return Verdict(verdict, "", -math.inf, claimed, reasons)
     statement = claim.statement if verdict == "confirmed" else ""
-    margin = -math.inf if claim.derived is None else claim.derived
-    return Verdict(verdict, statement, margin, claimed, reasons, tuple(claim.lines()), tuple(claim.trusted()))
+    return Verdict(verdict, statement, claim.derived, claimed, reasons, tuple(claim.lines()), tuple(claim.trusted()))
 
 
 def _nothing(verdict: str, reason: str) -> Verdict:

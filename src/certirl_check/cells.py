@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl_check.claims import Claim, at_least, at_most, failed, short
 from certirl_check.enclosures import PI, Enclosure, Floats, enclosed, turn
 from certirl_check.harmonics import in_words
-from certirl_check.records import DamagedError, ImpossibleError, Record, at_least, at_most, failed, short
+from certirl_check.records import DamagedError, ImpossibleError, Record
 
 MOST_CELLS = 4_000_000
 CONSTANTS = {
@@ -245,14 +246,12 @@ class Answers:
         self.actions, self.terminal = len(after), None
         self.after = (after - lattice.low) / lattice.sides
         self.bounds = bounds * lattice.sides / lattice.sides[:, None]
+        matrices = [" / ".join(" ".join(short(x, 6) for x in row) for row in own) for own in bounds]
+        constants = "; ".join(f"{matrix} for action {a}" for a, matrix in enumerate(matrices))
+        alike = "says that all states of a cell have the same next state"
+        constants += "".join(f"; 0 for action {a} {alike}" for a, own in enumerate(bounds) if not own.any())
         self.name = (
-            "the next states of the middles are those of the simulator, and its Lipschitz constants are "
-            f"{'; '.join(f'{_numbers(own)} for action {a}' for a, own in enumerate(bounds))}"
-            + "".join(
-                f"; 0 for action {a} says that all states of a cell have the same next state"
-                for a, own in enumerate(bounds)
-                if not own.any()
-            )
+            f"the next states of the middles are those of the simulator, and its Lipschitz constants are {constants}"
         )
         self.row = np.full(math.prod(lattice.shape), -1)
         self.row[live] = np.arange(len(live))
@@ -262,11 +261,6 @@ class Answers:
         after = self.after[action, self.row[numbers]]
         spreads = np.broadcast_to(self.bounds[action], (len(after), *self.bounds.shape[1:]))
         return [(after, np.zeros(spreads.shape), spreads)], None
-
-
-def _numbers(matrix: Floats) -> str:
-    """The numbers of a matrix, row by row."""
-    return " / ".join(" ".join(short(x, 6) for x in row) for row in matrix)
 
 
 class Physics:
@@ -301,11 +295,8 @@ class Physics:
             self.push = [lever * torque for torque in torques]
             bounds = ((-math.pi, math.pi), (-self.most, self.most))
         inside = all(a <= c and d <= b for (a, b), (c, d) in zip(bounds, lattice.box, strict=True))
-        if (
-            not inside
-            or lattice.periodic != (not self.is_car, False)
-            or (not self.is_car and lattice.box[0] != bounds[0])
-        ):
+        around = self.is_car or lattice.box[0] == bounds[0]
+        if not inside or not around or lattice.periodic != (not self.is_car, False):
             raise ImpossibleError("the box of the cells is not within that of the simulator")
         constants = ", ".join(f"{name} {short(number(name), 6)}" for name in CONSTANTS[physics.kind])
         inputs = ", ".join(short(control, 6) for control in controls)
@@ -316,9 +307,8 @@ class Physics:
         sine, cosine = turn(share - 2.0 * np.round(share.middle / 2))
         wave, slope = (cosine, -sine) if self.is_car else (sine, cosine)
         self.wave, self.slope = self.pull * wave, self.pull * slope * factor
-        self.bend = (
-            float((self.pull.absolute() * factor * factor).above) / 2 * lattice.sides[0] / 2
-        )  # half of v'', times r
+        bend = float((self.pull.absolute() * factor * factor).above) / 2
+        self.bend = bend * lattice.sides[0] / 2  # half of v'', times r
         error = max(float(x.radius.max()) for x in (self.wave, self.slope * lattice.sides[0], *self.push))
         if not error < 2.0**-48 * lattice.size * lattice.sides[1]:
             raise ImpossibleError("the constants of the simulator are too large")
@@ -356,12 +346,11 @@ class Physics:
 # The certificate.
 
 
-class CellCertificate:
+class CellCertificate(Claim):
     """What a file claims cell by cell, and what follows."""
 
     def __init__(self, record: Record, solution: Record | None) -> None:
-        self.record, self.statement = record, ""
-        self.derived: float | None = None
+        super().__init__(record, solution)
         self.lattice = lattice = Lattice(record.record("grid", "Cells"))
         size, self.discount = math.prod(lattice.shape), record.number("discount")
         self.actions = record.array("actions", (size,), "iu").astype(np.int64)
@@ -371,9 +360,8 @@ class CellCertificate:
         self.table = self._function("value")
         self.paid = None if record.entry("paid") is None else self._function("paid")
         dynamics = record.record("dynamics", "Answers", "EnvSimulator")
-        self.dynamics = (
-            Answers(dynamics, lattice, self.live) if dynamics.kind == "Answers" else Physics(dynamics, lattice)
-        )
+        answers = dynamics.kind == "Answers"
+        self.dynamics = Answers(dynamics, lattice, self.live) if answers else Physics(dynamics, lattice)
         largest = float(np.abs(self.table).max()) + (0.0 if self.paid is None else float(np.abs(self.paid).max()))
         self.allowed = 2.0**-41 * (8 + lattice.size) * largest
 
@@ -405,19 +393,17 @@ class CellCertificate:
     def contradictions(self) -> list[str]:
         """What cannot be in the certificate."""
         lattice, terminal = self.lattice, self.actions < 0
-        over = np.zeros(lattice.shape, dtype=bool)
-        touched = np.zeros(self.table.shape, dtype=bool)
-        on_lines = True
+        over, touched, on_lines = np.zeros(lattice.shape, dtype=bool), np.zeros(self.table.shape, dtype=bool), True
+        steps = np.array(lattice.shape)[:, None]
         for box in self.boxes:
             lines = (box - lattice.low[:, None]) / lattice.sides[:, None]
-            inside = np.clip(np.round(lines), 0, np.array(lattice.shape)[:, None]).astype(int)
-            on_lines &= bool(
-                (np.abs(lines - inside)[(lines > 0) & (lines < np.array(lattice.shape)[:, None])] < 1e-8).all()
-            )
+            inside = np.clip(np.round(lines), 0, steps).astype(int)
+            on_lines &= bool((np.abs(lines - inside)[(lines > 0) & (lines < steps)] < 1e-8).all())
             over[tuple(slice(a, b) for a, b in inside)] = True
             touched[tuple(slice(a, b + 1) for a, b in inside)] = True
         expected = self.dynamics.terminal
         same = expected is None or np.array_equal(self.boxes, np.array(expected).reshape(self.boxes.shape))
+        still = not any(x[terminal].any() for x in (self.margins, self.above, self.below))
         return failed(
             (0 < self.discount < 1, f"the discount {self.discount:g} is not between 0 and 1"),
             (lattice.size * 2.0**-46 < 1e-9, "the cells are too small for double precision"),
@@ -428,10 +414,7 @@ class CellCertificate:
             (same, "the terminal states are not those of the simulator"),
             (not self.table[touched].any(), "the value is not 0 at terminal states"),
             (min(self.above.min(), self.below.min()) >= 0, "a bound of V* − V^π is negative"),
-            (
-                not any(x[terminal].any() for x in (self.margins, self.above, self.below)),
-                "something is claimed in cells of terminal states",
-            ),
+            (still, "something is claimed in cells of terminal states"),
             (self.paid is not None or not self.above.any(), "V* is V̂ for this reward, and a difference is claimed"),
         )
 
@@ -448,13 +431,11 @@ class CellCertificate:
             walls = [wall for _, wall in every if wall is not None]
             several = np.any(walls, axis=0) if walls else np.zeros(len(numbers), dtype=bool)
             for rows, count in ((np.flatnonzero(~several), 1), (np.flatnonzero(several), None)):
-                if len(rows):
-                    images = [
-                        [field.image(*(x[rows] for x in variant)) for variant in variants[:count]]
-                        for variants, _ in every
-                    ]
-                    excess = None if here is None else tuple(x[numbers[rows]] for x in here)
-                    margins[numbers[rows]] = self._block(field, images, numbers[rows], excess, (above, below), wrong)
+                if not len(rows):
+                    continue
+                images = [[field.image(*(x[rows] for x in one)) for one in variants[:count]] for variants, _ in every]
+                excess = None if here is None else tuple(x[numbers[rows]] for x in here)
+                margins[numbers[rows]] = self._block(field, images, numbers[rows], excess, (above, below), wrong)
         if (self.margins[self.live] > margins[self.live]).any():
             wrong.add("a margin is larger than what follows")
         decided = self.margins > 0
@@ -478,14 +459,9 @@ class CellCertificate:
         return value, slopes, radius
 
     def _block(
-        self,
-        field: Field,
-        images: list[list[Image]],
-        numbers: Integers,
-        excess: tuple[Floats, ...] | None,
-        bounds: tuple[Maxima, Maxima],
-        wrong: set[str],
-    ) -> Floats:
+        self, field: Field, images: list[list[Image]], numbers: Integers, excess: tuple[Floats, ...] | None,
+        bounds: tuple[Maxima, Maxima], wrong: set[str],
+    ) -> Floats:  # fmt: skip
         """The margins of some cells; what does not follow there is added to the sentences."""
         chosen, rows, (above, below) = self.actions[numbers], np.arange(len(numbers)), bounds
         policy = [
@@ -520,10 +496,12 @@ class CellCertificate:
 
     def lines(self) -> list[tuple[str, str]]:
         """The problem, the cells and what follows, by name."""
+        problem = (
+            f"{self.dynamics.actions} actions on {in_words(self.lattice.box)}, discount {self.discount:g}, no noise"
+        )
         counts = " × ".join(map(str, self.lattice.shape))
-        domain = in_words(self.lattice.box)
         return [
-            ("problem", f"{self.dynamics.actions} actions on {domain}, discount {self.discount:g}, no noise"),
+            ("problem", problem),
             ("cells", f"{counts}, {len(self.live):,} of them with states that are not terminal"),
             ("rounding", f"{short(self.allowed)} in each value of V̂"),
         ]
@@ -531,12 +509,9 @@ class CellCertificate:
     def trusted(self) -> list[str]:
         """What the file cannot show."""
         wraps = [axis for axis, is_periodic in enumerate(self.lattice.periodic) if is_periodic]
-        return [
-            f"{self.dynamics.name}; it computes next states up to 1e-9 of the side of a cell",
-            *(f"coordinate {axis} is periodic: its two ends are one state" for axis in wraps),
-            "the policy takes in each cell the action of the file",
-            *(
-                [f"terminal states are {' and '.join(map(in_words, self.boxes))}: reward and value 0"]
-                * bool(len(self.boxes))
-            ),
-        ]
+        trusted = [f"{self.dynamics.name}; it computes next states up to 1e-9 of the side of a cell"]
+        trusted += [f"coordinate {axis} is periodic: its two ends are one state" for axis in wraps]
+        trusted.append("the policy takes in each cell the action of the file")
+        if len(self.boxes):
+            trusted.append(f"terminal states are {' and '.join(map(in_words, self.boxes))}: reward and value 0")
+        return trusted

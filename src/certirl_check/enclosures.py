@@ -172,6 +172,13 @@ def joined(arrays: Sequence[Any]) -> Any:
     return Enclosure(*(np.concatenate([getattr(x, name) for x in arrays]) for name in ("middle", "radius")))
 
 
+def placed(x: Enclosure, shape: tuple[int, ...], place: Any) -> Enclosure:
+    """Zeros, but for some numbers at a place."""
+    middle, radius = np.zeros(shape), np.zeros(shape)
+    middle[place], radius[place] = x.middle, x.radius
+    return Enclosure(middle, radius)
+
+
 def smaller(x: Enclosure, y: Enclosure) -> Enclosure:
     """min(x, y)."""
     return between(np.minimum(x.below, y.below), np.minimum(x.above, y.above))
@@ -269,3 +276,10 @@ def norm(matrix: Enclosure) -> float:
 def least_eigenvalue(matrix: Enclosure) -> float:
     """A number that is no larger than the least eigenvalue of a symmetric matrix."""
     return -top_eigenvalue(-matrix)
+
+
+def whitening(matrix: Floats) -> Floats:
+    """The inverse root of a symmetric matrix, its least eigenvalues raised, in plain floating point."""
+    values, vectors = np.linalg.eigh(matrix)
+    values = np.maximum(values, 1e-9 * max(float(values[-1]), 1e-300))
+    return np.asarray((vectors / np.sqrt(values)) @ vectors.T)

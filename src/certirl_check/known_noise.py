@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl_check.certificates import Expert, other_cells
+from certirl_check.claims import LikelyClaim, at_least, at_most, failed, short
 from certirl_check.enclosures import U, enclosed, inverse, least_eigenvalue
-from certirl_check.records import RELATIVE, DamagedError, Record, TooLittleError, at_least, at_most, failed, short
+from certirl_check.reading import Expert, Pair, Reading, compare_tube
+from certirl_check.records import RELATIVE, TIGHT, DamagedError, Record, TooLittleError
 
 STEP, TERMS, FARTHEST = 16, 11, 9  # of the table: points in a unit, terms of a series, the largest argument
 ERROR = 4e-15  # of Φ and φ: 11 terms of sizes that add up to less than 2, each with two roundings
@@ -355,16 +356,12 @@ def _ends(f: Floats) -> Floats:
     return np.maximum(f[:-1], f[1:])
 
 
-class GaussianCertificate:
-    """A certificate with known noise as a file holds it.
-
-    Attributes:
-        derived: the margin that follows; None if none does.
-        statement: what is confirmed, spelled out.
-    """
+class GaussianCertificate(LikelyClaim):
+    """A certificate with known noise as a file holds it; names as in a file."""
 
     def __init__(self, record: Record, solution: Record | None) -> None:
-        self.record, noise = record, record.record("noise", "KnownNoise")
+        super().__init__(record, solution)
+        noise = record.record("noise", "KnownNoise")
         box, sums = noise.box("domain"), noise.record("sums", "DriftSums")
         if len(box) != 1:
             raise DamagedError("the domain should be one interval")
@@ -377,156 +374,102 @@ class GaussianCertificate:
         self.kind, self.actions = sums.text("rows"), len(self.inside)
         if self.kind not in KINDS:
             raise DamagedError(f"rows should be {' or '.join(KINDS)}, got {self.kind!r:.60}")
-        self.margin, self.delta = record.bound("margin"), record.bound("delta")
-        self.spending, self.samples = record.named("spending"), 0
-        self.tube, self.statement = record.optional("tube", "Tube"), ""
-        self.account: list[tuple[str, str]] = []
-        self.derived: float | None = None
-
-    @staticmethod
-    def claimed(record: Record) -> tuple[float, str]:
-        """The margin that a file claims, and why it claims nothing if it does not."""
-        margin = record.bound("margin")
-        return margin, "" if 0 < margin < math.inf else "the margin is not positive"
+        actions, ends = self.walls[:, 0], self.walls[:, 1]
+        possible = min(self.actions, len(self.reward) - 1) >= 2 and np.isin(self.chosen, np.arange(self.actions)).all()
+        if not possible or not np.isin(actions, np.arange(self.actions)).all() or not np.isin(ends, (-1, 1)).all():
+            raise DamagedError("the file names actions or walls that there are not")
+        self.samples = int((self.inside[:, 0] + np.bincount(actions.astype(int), minlength=self.actions)).min())
+        self.tube = record.optional("tube", "Tube")
+        self.expert = Expert(box, np.eye(self.actions, dtype=bool)[self.chosen])
 
     def contradictions(self) -> list[str]:
         """What cannot be in the certificate."""
-        n, cells = self.inside[:, 0], len(self.reward) - 1
+        n, samples = self.inside[:, 0], self.record.whole("samples")
         squares = self.inside[:, 2] * n - self.inside[:, 1] ** 2
-        fits = (
-            self.actions >= 2
-            and cells >= 2
-            and bool(((self.chosen >= 0) & (self.chosen < self.actions)).all())
-            and bool((np.isin(self.walls[:, 0], np.arange(self.actions)) & np.isin(self.walls[:, 1], (-1, 1))).all())
-        )
-        if not fits:
-            return ["the file names actions or walls that there are not"]
-        counts = n + np.bincount(self.walls[:, 0].astype(int), minlength=self.actions)
-        self.samples = int(counts.min())
+        whole = (n == np.rint(n)).all() and (n >= 0).all()
+        small = (np.abs(self.inside[:, 1:]) <= n[:, None] * (1 + TIGHT)).all()
         switches = bool((self.chosen != self.chosen[0]).any())
-        spent = abs(math.fsum(self.spending.values()) - self.delta) <= 1e-9 * self.delta
-        wrong = failed(
-            (0 < self.delta <= 0.5, f"δ = {self.delta:g} is no probability between 0 and 0.5"),
-            (spent and set(self.spending) == {"drift"}, "the parts of δ do not add up to δ"),
+        wrong = super().contradictions() + failed(
+            (set(self.spending) == {"drift"}, "the parts of δ are not those of this theorem"),
             (0 < self.discount < 1, f"the discount {self.discount:g} is not between 0 and 1"),
-            (0 < self.std < math.inf, f"the standard deviation {self.std:g} is not positive"),
-            (bool((n == np.rint(n)).all() and (n >= 0).all()), "numbers of transitions are not whole"),
-            (bool((squares >= -1e-9 * n**2).all()), "the sums of squares are smaller than squares of sums allow"),
-            (bool((np.abs(self.inside[:, 1:]) <= n[:, None] * (1 + 1e-9)).all()), "sums are larger than states allow"),
-            (bool((np.abs(self.walls[:, 2]) <= 1 + 1e-9).all()), "some states are outside the domain"),
-            (
-                self.record.whole("samples") == self.samples,
-                f"{self.record.whole('samples'):,} transitions are claimed, the sums are of {self.samples:,}",
-            ),
+            (self.std > 0, f"the standard deviation {self.std:g} is not positive"),
+            (whole, "numbers of transitions are not whole"),
+            ((squares >= -TIGHT * n**2).all(), "the sums of squares are smaller than squares of sums allow"),
+            (small, "sums are larger than states allow"),
+            ((np.abs(self.walls[:, 2]) <= 1 + TIGHT).all(), "some states are outside the domain"),
+            (samples == self.samples, f"{samples:,} transitions are claimed, the sums are of {self.samples:,}"),
             (switches == (self.tube is not None), "there is a tube, or none, where the expert says otherwise"),
         )
         if self.tube is not None:
             grid = self.tube.record("grid", "ExpertGrid")
-            support = grid.array("support", (cells + 1, self.actions), "b")
-            same = np.array_equal(support, np.eye(self.actions, dtype=bool)[self.chosen])
-            wrong += failed((same and grid.box("domain") == ((self.low, self.high),), "the tube is of another expert"))
+            same = np.array_equal(grid.array("support", self.expert.support.shape, "b"), self.expert.support)
+            ties = "an expert of one action at each state has no ties"
+            wrong += failed(
+                (same and grid.box("domain") == self.expert.box, "the tube is of another expert"),
+                (self.tube.number("ties") == 0, ties),
+            )
         return wrong
 
-    def conclude(self) -> list[str]:
-        """Derive the margin, the tube and the regret, and say what of the file does not follow."""
-        std, cells = self.std / self.half, len(self.reward) - 1
+    def _drifts(self) -> Set:
+        """Of the rows of the file."""
         wall = 1 - min(2.0**-22 * max(abs(self.low), abs(self.high)) / self.half, 1e-3)  # single precision, four times
         rows = []
-        for action in range(self.actions):
-            n, s, ss, after, crossed = self.inside[action]
+        for action, (n, s, ss, after, crossed) in enumerate(self.inside):
             walls = self.walls[self.walls[:, 0] == action]
             x = np.stack([np.ones(len(walls)), walls[:, 2]], axis=1)
             rows.append(Rows(np.array([[n, s], [s, ss]]), np.array([after, crossed]), x, walls[:, 1], wall))
         try:
-            drifts = _drifts(rows, std, self.delta, self.kind)
+            return _drifts(rows, self.std / self.half, self.delta, self.kind)
         except np.linalg.LinAlgError:
             raise TooLittleError("the transitions do not determine the drifts") from None
-        work = Derivation(drifts, std, self.discount, self.reward, self.chosen)
-        expert = Expert(((self.low, self.high),), np.eye(self.actions, dtype=bool)[self.chosen])
-        taken, width = expert.taken.T, float(expert.sides[0])
+
+    def conclude(self) -> list[str]:
+        """Derive the margin, the tube and the regret, and say what of the file does not follow."""
+        work = Derivation(self._drifts(), self.std / self.half, self.discount, self.reward, self.chosen)
+        reading = Reading(self.expert, work.lower)
         allowed = 0.0 if self.tube is None else self.tube.number("allowed")
-        least, shortfall = np.full(cells, np.inf), np.zeros(cells)
-        for (b, a), lower in work.lower.items():
-            least = np.where(taken[b] & ~taken[a], np.minimum(least, lower), least)
-            shortfall = np.where(taken[b], np.maximum(shortfall, -lower), shortfall)
         # Rounding may decide whether a cell that ends at the tube is outside: either is what the file may claim.
-        options = [self._least(work, taken, expert.distance > allowed * (1 + room)) for room in (1e-9, -1e-9)]
-        best = min(options, key=lambda option: abs(option[0] - self.margin))
-        margin, pair, place = best
-        self.derived = margin
+        options = [_least(reading, reading.outside(allowed, room)) for room in (TIGHT, -TIGHT)]
+        self.derived, pair, place = min(options, key=lambda option: abs(option[0] - self.margin))
         estimate, rough = float(work.values[pair][place]), float(work.rough[pair][place])
         # Rounding enters the second order again and again, and more the nearer this is to having no bound. What is
         # confirmed is the weaker of both bounds, whatever the room between them.
-        room, lost = 10 * RELATIVE * work.growth, estimate - margin
+        room, lost = 10 * RELATIVE * work.growth, estimate - self.derived
         slack = RELATIVE * (abs(estimate) + lost) + room * rough + 2 * work.rounding
-        account = f"{short(estimate)} estimated − {short(lost, 2)} lost = {short(margin)}"
+        account = f"{short(estimate)} estimated − {short(lost, 2)} lost = {short(self.derived)}"
         self.account = [("margin", f"{account}; the file says {short(self.margin)}")]
+        follows = f"the claimed margin is larger than what follows, {short(self.derived)}"
         wrong = failed(
-            (margin > 0 or not self.margin > 0, "the margin that follows from the sums is not positive"),
-            (self.margin <= margin + slack, f"the claimed margin is larger than what follows, {short(margin)}"),
+            (self.derived > 0 or not self.margin > 0, "the margin that follows from the sums is not positive"),
+            (self.margin <= self.derived + slack, follows),
         )
-        regret = self._regret(shortfall, width)
-        proved = self.record.bound("regret")
-        wrong += failed((proved >= regret * (1 - room) - slack, f"the regret that follows is {short(regret)}"))
-        where = f"at every state of [{self.low:g}, {self.high:g}]"
-        if self.tube is not None:
+        short_by = reading.shortfall
+        met = float(short_by.sum()) * _PEAK * float(self.expert.sides[0]) / self.std + float(max(short_by[[0, -1]]))
+        regret, stated = reading.regret(self.discount, met), self.record.bound("regret")
+        least, where = regret * (1 - room) - slack, f"at every state of [{self.low:g}, {self.high:g}]"
+        if self.tube is None:
+            wrong += failed((stated >= least, f"the regret that follows is {short(regret)}"))
+            self.account.append(("regret", f"at most {at_most(max(regret, stated))}"))
+        else:
             where += f" farther than {short(allowed)} from each state where it switches"
-            wrong += self._compare_tube(self.tube, expert, least, max(regret, proved), shortfall, slack)
-            span = self.record.bound("value_span")
-            wrong += failed((span <= max(work.span, 0.0) + slack, f"the span of V is at least {short(work.span)} only"))
-        bound = at_least(min(margin, self.margin))
+            span = max(work.span, 0.0)
+            wrong += compare_tube(self, self.tube, reading, (regret, least), (span, span + slack), room=slack)
         self.statement = (
             f"with probability at least {at_least(1 - self.delta, 6)}, {where}, the action that the expert takes is "
-            f"strictly better than every other, if it is followed afterwards: (P_b − P_a)V(s) ≥ {bound}"
+            "strictly better than every other, if it is followed afterwards: "
+            f"(P_b − P_a)V(s) ≥ {at_least(min(self.derived, self.margin))}"
         )
-        self.account.append(("regret", f"at most {at_most(max(regret, proved))}"))
         return wrong
-
-    @staticmethod
-    def _least(work: Derivation, taken: Any, outside: Any) -> tuple[float, tuple[int, int], int]:
-        """The least bound in these cells, of actions that are taken against others: its value, pair and cell."""
-        best: tuple[float, tuple[int, int], int] = (math.inf, (0, 1), 0)
-        for (b, a), lower in work.lower.items():
-            asked = np.where(taken[b] & ~taken[a] & outside, lower, np.inf)
-            best = min(best, (float(asked.min()), (b, a), int(asked.argmin())))
-        return best
-
-    def _regret(self, shortfall: Floats, width: float) -> float:
-        now = float(shortfall.max())
-        met = float(shortfall.sum()) * _PEAK * width / self.std + float(max(shortfall[0], shortfall[-1]))
-        return self.discount * (now + self.discount / (1 - self.discount) * min(now, met))
-
-    def _compare_tube(
-        self, tube: Record, expert: Expert, least: Floats, regret: float, shortfall: Floats, slack: float
-    ) -> list[str]:
-        decided = expert.steady & (least > 0)
-        half_width = float(np.max(expert.distance[~decided], initial=0.0))
-        settled = float(np.max(expert.distance[~expert.steady | (least <= regret)], initial=0.0))
-        share = float(np.mean(~decided))
-        self.account.append(("tube", f"half-width at most {at_most(half_width)}, {share:.2%} of the domain"))
-        return other_cells(tube, expert, decided) + failed(
-            (tube.number("half_width") >= half_width * (1 - RELATIVE), "the tube is wider than the file says"),
-            (tube.number("share") >= share - RELATIVE, "the tube is a larger share of the domain than the file says"),
-            (tube.bound("settled") >= settled * (1 - RELATIVE), "the best policy is not settled where the file says"),
-            (tube.number("shortfall") >= float(shortfall.max()) - slack, "the shortfall is larger than the file says"),
-            (tube.number("ties") == 0, "an expert of one action at each state has no ties"),
-        )
 
     def lines(self) -> list[tuple[str, str]]:
         """What is claimed of which problem, from how much."""
-        expert = ","
-        if self.tube is None:
-            expert = f", the expert always takes {self.chosen[0]};"
-        n, cells = len(self.reward), len(self.reward) - 1
+        expert = "," if self.tube is not None else f", the expert always takes {self.chosen[0]};"
+        states = f"states in [{self.low:g}, {self.high:g}], noise of standard deviation {self.std:g}"
         return [
-            (
-                "problem",
-                f"{self.actions} actions{expert} discount {self.discount:g}; states in "
-                f"[{self.low:g}, {self.high:g}], noise of standard deviation {self.std:g}",
-            ),
-            ("reward", f"linear between its values at {n:,} evenly spaced states"),
+            ("problem", f"{self.actions} actions{expert} discount {self.discount:g}; {states}"),
+            ("reward", f"linear between its values at {len(self.reward):,} evenly spaced states"),
             *self.account,
-            ("cells", f"{cells:,}"),
+            ("cells", f"{len(self.reward) - 1:,}"),
             ("data", f"{self.samples:,} transitions per action or more, {len(self.walls):,} of all at the ends"),
             ("spent", f"δ = {self.delta:g}: all of it for the drifts"),
         ]
@@ -543,3 +486,12 @@ class GaussianCertificate:
             "neighbours only what it takes at one of them",
             "the certificate is about the reward of the file, which is linear between these states",
         ]
+
+
+def _least(reading: Reading, outside: Any) -> tuple[float, Pair, int]:
+    """The least bound in these cells, of actions that are taken against others: its value, pair and cell."""
+    best: tuple[float, Pair, int] = (math.inf, (0, 1), 0)
+    for pair, lower in reading.lower.items():
+        asked = np.where(reading.strict(pair) & outside, lower, np.inf)
+        best = min(best, (float(asked.min()), pair, int(asked.argmin())))
+    return best

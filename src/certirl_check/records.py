@@ -1,4 +1,4 @@
-"""Records of a file, read strictly, and the words that every answer of `certirl.check` is written in.
+"""Records of a file, read strictly.
 
 Nothing is shared with the code that writes files. Whatever is missing, of another type, not finite or of another shape
 is refused with a sentence.
@@ -11,7 +11,7 @@ import math
 import os
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ GAINED: dict[int, dict[str, dict[str, Any]]] = {
     },
     3: {"Surrogate": {"powers": False}, "Evidence": {"powers": None}},
 }
+AS_READ = "the dynamics are those of the log as it was read: "
 UNPACKED = 2**28  # bytes that a file may unpack to, or a hundred times its own size
 STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")  # from the weakest to the strongest
 MOST = 1 << 16  # functions of a basis, and points of a grid along a coordinate
@@ -58,11 +59,6 @@ class TooLittleError(Exception):
 
 class ImpossibleError(Exception):
     """Something in the file cannot be, or proves nothing, in a sentence."""
-
-
-def failed(*conditions: tuple[Any, str]) -> list[str]:
-    """The sentences of the conditions that do not hold."""
-    return [sentence for holds, sentence in conditions if not holds]
 
 
 def read(path: str | os.PathLike[str]) -> Record:
@@ -229,22 +225,17 @@ class Record:
     def numbers(self, name: str) -> list[float]:
         """A list of finite numbers, some of which may be arrays of one number."""
         arrays = Record({}, self._arrays, self._named(name))
-        items = [
-            float(arrays.array(str(i), (1,))[0]) if isinstance(item, dict) else item
-            for i, item in enumerate(self.listed(name))
-        ]
+        listed = enumerate(self.listed(name))
+        items = [arrays.array(str(i), (1,)).item() if isinstance(item, dict) else item for i, item in listed]
         if not all(_is_number(item) and math.isfinite(item) for item in items):
             raise DamagedError(f"{self._named(name)} should be numbers, got {items!r:.60}")
         return [float(item) for item in items]
 
     def named(self, name: str) -> dict[str, float]:
         """Numbers by name, which may be infinite."""
-        numbers = self.record(name)
-        return {key: numbers.bound(key) for key in numbers.fields}
+        return {key: self.record(name).bound(key) for key in self.record(name).fields}
 
-    def array(
-        self, name: str, shape: tuple[int | None, ...], kinds: str = "fiu", *, finite: bool = True
-    ) -> NDArray[Any]:
+    def array(self, name: str, shape: Sequence[int | None], kinds: str = "fiu", *, finite: bool = True) -> NDArray[Any]:
         """An array of this shape, None standing for any length."""
         if (place := self._named(name)) not in self._arrays:
             raise DamagedError(f"{place} is missing")
@@ -302,12 +293,10 @@ class Record:
         if self.entry("tail") is None:
             return None
         tail = self.bound("tail")
-        if not 0 <= tail < math.inf:
-            raise (
-                TooLittleError("the tail is infinite")
-                if tail > 0
-                else ImpossibleError(f"the tail is negative: {tail:g}")
-            )
+        if tail < 0:
+            raise ImpossibleError(f"the tail is negative: {tail:g}")
+        if tail == math.inf:
+            raise TooLittleError("the tail is infinite")
         return tail
 
 
@@ -345,9 +334,9 @@ def components_of(record: Record) -> list[Reward]:
     if basis.kind == "Features":  # functions that are not in the file
         return [Reward("", tuple(range(len(basis.box("box")))), None, np.zeros(0))]
     if basis.kind == "SumBasis":
-        listed = basis.records("components")
-        bases: list[Functions | Grid] = [component.functions("basis") for component in listed]
-        named = [(component.text("name"), component.wholes("coordinates")) for component in listed]
+        parts = basis.records("components")
+        bases: list[Functions | Grid] = [part.functions("basis") for part in parts]
+        named = [(part.text("name"), part.wholes("coordinates")) for part in parts]
     else:
         bases = [_grid(basis) if basis.kind == "Cells" else record.functions("basis")]
         named = [("", tuple(range(len(bases[0].box))))]
@@ -376,39 +365,3 @@ def reward_of(record: Record, unit: float) -> Reward:
     if len(components) != 1:
         raise DamagedError(f"{record.place} should be the reward of one component")
     return Reward("", (), components[0].basis, components[0].coefficients / unit, low, high)
-
-
-# Words.
-
-
-def short(x: float, digits: int = 4) -> str:
-    """A number, rounded to some digits."""
-    return f"{x:.{digits}g}"
-
-
-def at_least(x: float, digits: int = 4) -> str:
-    """A number, rounded down to some digits: what stands after "at least"."""
-    if not math.isfinite(x) or (rounded := float(short(x, digits))) <= x:
-        return short(x, digits)
-    return short(rounded - 10.0 ** (math.floor(math.log10(abs(rounded))) - digits + 1), digits)
-
-
-def at_most(x: float, digits: int = 4) -> str:
-    """The same, rounded up."""
-    return at_least(-x, digits).removeprefix("-") if x else "0"
-
-
-DRAWS = (
-    "the stored sums are over fresh transitions of these dynamics{}; given all their states and actions, next states "
-    "from different states are independent, and each follows the dynamics of its action and lies in the domain: no "
-    "transition is there, or missing, because of its next state"
-)
-IN_ORDER = (
-    "the stored sums are over all later rows of a log of these dynamics{}, in the order of time; given everything "
-    "before it, each next state follows the dynamics of its action and lies in the domain; whether a step is a row was "
-    "decided before its next state was: no step or episode is missing because of where it led; the number of rows, or "
-    "of independent episodes, was fixed beforehand"
-)
-AS_READ = "the dynamics are those of the log as it was read: "
-FIXED_BEFORE = "{} and δ were fixed before these transitions were drawn; other attempts count in δ"
-SEPARATE = "given the action, each component's next state depends on its own state alone"

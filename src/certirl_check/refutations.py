@@ -13,22 +13,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl_check.bands import Claim, Sums, sloped
+from certirl_check.claims import DRAWS, FIXED_BEFORE, at_most, failed, short
+from certirl_check.deviations import sloped
 from certirl_check.enclosures import Enclosure, Floats, enclosed, inverse, logarithm, stacked
+from certirl_check.grounds import Sums, SumsClaim
 from certirl_check.harmonics import Box
-from certirl_check.records import (
-    ALIKE,
-    DRAWS,
-    FIXED_BEFORE,
-    RELATIVE,
-    TIGHT,
-    DamagedError,
-    ImpossibleError,
-    Record,
-    at_most,
-    failed,
-    short,
-)
+from certirl_check.records import ALIKE, RELATIVE, TIGHT, DamagedError, ImpossibleError, Record
 
 
 class Cover(Sums):
@@ -74,40 +64,23 @@ class Cover(Sums):
 
     def contradictions(self) -> list[str]:
         """What neither cones, nor mixtures, nor sums can be."""
-        lows, highs = np.array(self.columns.box).T
+        (lows, highs), (A, p, _), (cone, u, v, exponent) = np.array(self.columns.box).T, self.fits.shape, self.splits.T
         inside = (lows <= self.states) & (self.states <= highs)
-        A, p, _ = self.fits.shape
-        cone, u, v, exponent = self.splits.T
-        before = p + 1 + np.arange(len(self.splits))
-        largest = self.counts[:, None] * self.squares * (1 + TIGHT)
-        return [
-            *super().contradictions(),
-            *failed(
-                (inside.all(), f"states are compared outside {self.columns.domain}"),
-                (
-                    self.compared.min(initial=0) >= 0 and self.compared.max(initial=0) < A,
-                    "actions are compared that there are not",
-                ),
-                (_are_mixtures(self.probabilities), "the expert's probabilities do not add up to 1"),
-                (_are_mixtures(self.mixtures), "the weights of a mixture do not add up to 1"),
-                (
-                    (self.shares > 0).all() and ((self.slopes > 0) & (self.slopes < 1)).all(),
-                    "a share of δ or a slope is not between 0 and 1",
-                ),
-                (
-                    (self.splits[:, :3] >= 0).all() and (cone < before).all() and (np.maximum(u, v) < p).all(),
-                    "a cone is split that there is not",
-                ),
-                (
-                    np.abs(exponent).max(initial=0) <= 100,
-                    "a cone is split in parts of different orders of magnitude",
-                ),
-                (
-                    (self.residuals**2 <= largest[:, :, None]).all(),
-                    "the residuals of an action are larger than their second moments allow",
-                ),
-            ),
-        ]
+        compared = self.compared.min(initial=0) >= 0 and self.compared.max(initial=0) < A
+        whole = (self.splits[:, :3] >= 0).all() and (cone < p + 1 + np.arange(len(cone))).all()
+        whole = whole and (np.maximum(u, v) < p).all()
+        shared = (self.shares > 0).all() and ((self.slopes > 0) & (self.slopes < 1)).all()
+        small = self.residuals**2 <= (self.counts[:, None] * self.squares * (1 + TIGHT))[:, :, None]
+        return super().contradictions() + failed(
+            (inside.all(), f"states are compared outside {self.columns.domain}"),
+            (compared, "actions are compared that there are not"),
+            (_are_mixtures(self.probabilities), "the expert's probabilities do not add up to 1"),
+            (_are_mixtures(self.mixtures), "the weights of a mixture do not add up to 1"),
+            (shared, "a share of δ or a slope is not between 0 and 1"),
+            (whole, "a cone is split that there is not"),
+            (np.abs(exponent).max(initial=0) <= 100, "a cone is split in parts of different orders of magnitude"),
+            (small.all(), "the residuals of an action are larger than their second moments allow"),
+        )
 
     @property
     def alternatives(self) -> Floats:
@@ -221,7 +194,7 @@ def _largest(
     return largest
 
 
-class Refutation(Claim):
+class Refutation(SumsClaim):
     """A refutation as a file holds it, alone or within a solution.
 
     Attributes:
@@ -252,20 +225,14 @@ class Refutation(Claim):
     def contradictions(self) -> list[str]:
         """What cannot be in the refutation, or contradicts its solution."""
         alternatives = np.concatenate([cover.alternatives for cover in self.covers])
+        spent = self.shares <= 1 + TIGHT and 0 < self.divided <= self.delta * (1 + TIGHT)
+        apart = not self.several or (self._steady and self.taken[0].max() == 1)
+        alike = not self.several or np.abs(alternatives - alternatives[0]).max() <= TIGHT
         wrong = super().contradictions() + failed(
-            (
-                self.shares <= 1 + TIGHT and 0 < self.divided <= self.delta * (1 + TIGHT),
-                "the shares of δ add up to more than there is",
-            ),
+            (spent, "the shares of δ add up to more than there is"),
             (self.tube >= 0, f"a tube of half-width {short(self.tube)} is none"),
-            (
-                not self.several or (self._steady and self.taken[0].max() == 1),
-                "the expert takes several actions, and then components cannot be looked at separately",
-            ),
-            (
-                not self.several or np.abs(alternatives - alternatives[0]).max() <= TIGHT,
-                "the mixtures do not weigh the alternative actions alike",
-            ),
+            (apart, "the expert takes several actions, and then components cannot be looked at separately"),
+            (alike, "the mixtures do not weigh the alternative actions alike"),
         )
         return wrong + ([] if self.solution is None else self._other_solution(self.solution))
 
@@ -274,13 +241,11 @@ class Refutation(Claim):
         A, actions, expert = self.covers[0].actions, solution.whole("n_actions", 2), solution.entry("expert")
         boxes = [component.functions("basis").box for component in solution.records("components")]
         takes = expert is None or (solution.whole("expert") < A and (self.taken[:, expert] == 1).all())
+        same = boxes == [cover.columns.box for cover in self.covers]
         return failed(
             (actions == A, f"the refutation has {A} actions, the solution {actions}"),
             (takes, f"the refutation is about another expert than {expert}"),
-            (
-                boxes == [cover.columns.box for cover in self.covers],
-                "the refutation is about other components than its solution",
-            ),
+            (same, "the refutation is about other components than its solution"),
         )
 
     @property

@@ -17,11 +17,12 @@ from certirl.functions.bases import Chebyshev, Fourier, Legendre, product
 from certirl.functions.frame import frame
 from certirl.problems import circle, random_polynomial, thermostat
 from certirl_check import bands as checker_bands
-from certirl_check import check, enclosures, harmonics
+from certirl_check import check, deviations, enclosures, harmonics
 from certirl_check import records as checker_records
 from certirl_check import refutations as checker_refutations
 from certirl_check.__main__ import main as certirl_check_main
 from certirl_check.enclosures import Enclosure
+from certirl_check.grounds import Ground
 from certirl_check.harmonics import Box
 from files import write
 from sizes import sizes
@@ -110,7 +111,7 @@ def test_every_band_agrees_at_every_point(kind, tmp_path):
     found = proof(kind)
     record = checker_records.read(found.save(tmp_path / "c.npz"))
     (ground,) = found.grounds
-    work = checker_bands.Derivation(checker_bands.Ground(record.records("grounds")[0]))
+    work = checker_bands.Derivation(Ground(record.records("grounds")[0]))
     for own, band in zip(work.bands(), ground.bands.pairs, strict=True):
         assert own.pair == band.pair
         for name, told in ((own.estimation, band.estimation), (own.second, band.second_order)):
@@ -587,18 +588,18 @@ def test_deviation_bounds_match_in_floating_point():
     rng = np.random.default_rng(0)
     v, b, L = (10.0 ** rng.uniform(*ends, 200) for ends in ((-6, 2), (-4, 0), (0, 1.5)))
     slope = inequalities.best_slope(v, b, L)
-    assert checker_bands.best_slope(v, b, L) == pytest.approx(slope, rel=1e-12)
+    assert deviations.best_slope(v, b, L) == pytest.approx(slope, rel=1e-12)
     for share in (0.3, 1.0, 1.05):
         told = inequalities.sloped(v, b, L, share * slope)
-        found = checker_bands.sloped(Enclosure(v), b, Enclosure(L), share * slope)
+        found = deviations.sloped(Enclosure(v), b, Enclosure(L), share * slope)
         finite = np.isfinite(found)
         assert found[finite] == pytest.approx(told[finite], rel=1e-9) and (found >= told * (1 - 1e-12)).all()
     for moment, bound, term in zip(v[:20], b[:20], L[:20], strict=True):
         told = inequalities.mixed_norm(moment, moment / 2, bound, term, 5, 1 / moment)
-        found = checker_bands.mixed_norm(Enclosure(moment), moment / 2, bound, Enclosure(term), 5, np.array(1 / moment))
+        found = deviations.mixed_norm(Enclosure(moment), moment / 2, bound, Enclosure(term), 5, np.array(1 / moment))
         assert float(found.above) == pytest.approx(told, rel=1e-12)
         told = inequalities.empirical_bernstein(moment, bound, term)
-        assert float(checker_bands.bernstein(Enclosure(moment), bound, Enclosure(term)).above) == pytest.approx(told)
+        assert float(deviations.bernstein(Enclosure(moment), bound, Enclosure(term)).above) == pytest.approx(told)
 
 
 @pytest.mark.slow

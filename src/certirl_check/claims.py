@@ -1,0 +1,120 @@
+"""What claims of all kinds have in common: how they are derived again, and the words of every answer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from certirl_check.records import TIGHT, DamagedError, Record
+
+_MOST_DELTA = 0.5  # beyond it a statement may fail more often than it holds
+DRAWS = (
+    "the stored sums are over fresh transitions of these dynamics{}; given all their states and actions, next states "
+    "from different states are independent, and each follows the dynamics of its action and lies in the domain: no "
+    "transition is there, or missing, because of its next state"
+)
+IN_ORDER = (
+    "the stored sums are over all later rows of a log of these dynamics{}, in the order of time; given everything "
+    "before it, each next state follows the dynamics of its action and lies in the domain; whether a step is a row was "
+    "decided before its next state was: no step or episode is missing because of where it led; the number of rows, or "
+    "of independent episodes, was fixed beforehand"
+)
+FIXED_BEFORE = "{} and δ were fixed before these transitions were drawn; other attempts count in δ"
+SEPARATE = "given the action, each component's next state depends on its own state alone"
+
+
+def short(x: float, digits: int = 4) -> str:
+    """A number, rounded to some digits."""
+    return f"{x:.{digits}g}"
+
+
+def at_least(x: float, digits: int = 4) -> str:
+    """A number, rounded down to some digits: what stands after "at least"."""
+    if not math.isfinite(x) or (rounded := float(short(x, digits))) <= x:
+        return short(x, digits)
+    return short(rounded - 10.0 ** (math.floor(math.log10(abs(rounded))) - digits + 1), digits)
+
+
+def at_most(x: float, digits: int = 4) -> str:
+    """The same, rounded up."""
+    return at_least(-x, digits).removeprefix("-") if x else "0"
+
+
+def failed(*conditions: tuple[Any, str]) -> list[str]:
+    """The sentences of the conditions that do not hold."""
+    return [sentence for holds, sentence in conditions if not holds]
+
+
+class Claim:
+    """What a record claims, and what follows from it.
+
+    Attributes:
+        record: as the file holds it.
+        solution: that it belongs to; None if it is alone in its file.
+        derived: the margin that follows; −∞ if none does.
+        statement: what is confirmed, spelled out.
+        account: how the margin was derived, in lines by name.
+    """
+
+    def __init__(self, record: Record, solution: Record | None) -> None:
+        self.record, self.solution = record, solution
+        self.derived, self.statement, self.account = -math.inf, "", list[tuple[str, str]]()
+
+    @staticmethod
+    def claimed(record: Record) -> tuple[float, str]:
+        """The margin that a record claims, and why it claims nothing if it does not."""
+        margin = record.bound("margin")
+        return margin, "" if 0 < margin < math.inf else "the margin is not positive"
+
+    def contradictions(self) -> list[str]:
+        """What cannot be in the file, in sentences."""
+        raise NotImplementedError
+
+    def conclude(self) -> list[str]:
+        """Derive what is claimed, and say what of the file does not follow."""
+        raise NotImplementedError
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What is claimed of which problem, from how much, by name."""
+        raise NotImplementedError
+
+    def trusted(self) -> list[str]:
+        """What no file can show, in sentences."""
+        raise NotImplementedError
+
+
+class LikelyClaim(Claim):
+    """A claim that holds with a probability.
+
+    Attributes:
+        margin: the bound.
+        delta, spending: the probability of a false statement, and its parts by name.
+    """
+
+    def __init__(self, record: Record, solution: Record | None) -> None:
+        super().__init__(record, solution)
+        self.margin = record.bound("margin")
+        self.delta, self.spending = record.number("delta"), record.named("spending")
+        if not self.spending:
+            raise DamagedError("spending should be numbers by name, got none")
+
+    def contradictions(self) -> list[str]:
+        """What δ and its parts cannot be."""
+        delta, total = self.delta, math.fsum(self.spending.values())
+        spent = min(self.spending.values()) >= 0 and abs(total - delta) <= TIGHT * abs(delta)
+        meaning = "a statement that may fail with that probability is no certificate"
+        return failed(
+            (spent, "the parts of δ are not probabilities that add up to δ"),
+            (0 < delta < 1, f"δ = {delta:g} is no probability between 0 and 1"),
+            (not _MOST_DELTA < delta < 1, f"δ = {delta:g}: {meaning}"),
+        )
+
+    @property
+    def spent(self) -> str:
+        """δ and its parts in words."""
+        return f"δ = {self.delta:.6g}: " + ", ".join(f"{short(x)} {name}" for name, x in self.spending.items())
+
+    @property
+    def probability(self) -> str:
+        """1 − δ in words that never say 1."""
+        return f"{1 - self.delta:.6g}" if self.delta >= 1e-4 else f"1 − {self.delta:.3g}"

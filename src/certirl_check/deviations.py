@@ -1,0 +1,163 @@
+"""Deviation bounds (section 6 of docs/notes/certificate.md), from above, with proved errors.
+
+Slopes, scales and rates may be any numbers that are chosen before the fresh data: they are made in floating point.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from certirl_check.enclosures import Enclosure, Floats, enclosed, logarithm
+
+
+def growth_above(share: Floats, order: int = 2) -> Floats:
+    """No smaller than g(λ) = (−log(1 − λ) − Σ λ^i/i over i < order)/λ^order = Σ λ^j/(j + order) for 0 ≤ λ < 1."""
+    small = share < 0.1
+    few, many = Enclosure(np.where(small, share, 0.0)), Enclosure(np.where(small, 0.5, share))
+    series, rest, power = Enclosure(np.zeros(share.shape)), -logarithm(1.0 - many), enclosed(1.0)
+    for j in reversed(range(20)):
+        series = series * few + 1.0 / enclosed(float(j + order))
+    for i in range(1, order):
+        power = power * many
+        rest = rest - power / float(i)
+    return np.where(small, series.above + 1e-20, (rest / (power * many)).above)  # the terms left out are below 0.1^20
+
+
+def _inside(slope: Floats, bound: Floats) -> tuple[Floats, Any]:
+    """μb, ½ instead of what is not below 1, and where it is."""
+    share = (enclosed(slope) * bound).above
+    inside = share < 1 - 1e-12
+    return np.where(inside, share, 0.5), inside
+
+
+def sloped(observed: Enclosure, bound: Floats, log_terms: Enclosure, slope: Floats) -> Floats:
+    """Lemma 3: μ g(μb) ΣZ² + L/μ from above; infinite where μb ≥ 1."""
+    share, inside = _inside(slope, bound)
+    total = enclosed(slope) * growth_above(share) * observed + log_terms / enclosed(slope)
+    return np.where(inside, total.above, np.inf)
+
+
+def quartic(
+    square: Enclosure, less: Enclosure, fourth: Enclosure, bound: Floats, log_terms: Enclosure, slope: Floats
+) -> Floats:
+    """Lemma 3 with higher powers, L/μ + μΣZ²/2 − μ²ΣZ³/3 + μ³g₄(μb)ΣZ⁴ from above; ``less`` is −ΣZ³ at most."""
+    (share, inside), mu = _inside(slope, bound), enclosed(slope)
+    cubed = (less / 3.0 + mu * (growth_above(share, 4) * fourth)) * mu
+    total = log_terms / mu + mu * (square * 0.5 + cubed)
+    return np.where(inside, total.above, np.inf)
+
+
+def plain_slope(expected: Floats, bound: Floats, log_terms: Floats) -> Floats:
+    """A good slope for `quartic`, in plain floating point: L/μ + μΣZ²/2 is least."""
+    moment = np.maximum(expected, 1e-30 * bound**2 + 1e-300)
+    slope = np.minimum(np.sqrt(2 * log_terms / moment), 0.8 / np.maximum(bound, 1e-300))
+    return np.clip(np.maximum(slope, best_slope(expected, bound, log_terms)), 1e-250, 1e250)
+
+
+def best_slope(expected: Floats, bound: Floats, log_terms: Floats) -> Floats:
+    """A good slope, in plain floating point: y − log(1 + y) = Lb²/ΣZ² with y = μb/(1 − μb), by Newton's method."""
+    moment = np.maximum(expected, 1e-30 * bound**2 + 1e-300)
+    ratio = log_terms * bound**2 / moment
+    y = np.sqrt(2 * ratio) + ratio
+    for _ in range(4):
+        y = y - (y - np.log1p(y) - ratio) * (1 + y) / np.maximum(y, 1e-300)
+    share = np.where(ratio < 1e-10, np.sqrt(2 * ratio), np.maximum(y, 0.0) / (1 + np.maximum(y, 0.0)))
+    slope = np.where(share > 0, np.minimum(share, 0.9) / np.maximum(bound, 1e-300), np.sqrt(2 * log_terms / moment))
+    return np.clip(slope, 1e-250, 1e250)
+
+
+def _true_moment(observed: Enclosure, bound: Enclosure, log_term: Enclosure) -> Enclosure:
+    """Lemma 4: the root of ΣE Z² from the observed ΣZ²."""
+    half = bound * (log_term * 0.5).root()
+    return half + (observed.positive() + half * half).root()
+
+
+def bernstein(observed: Enclosure, bound: Floats, log_term: Enclosure) -> Enclosure:
+    """Lemma 5."""
+    return _true_moment(observed, enclosed(bound), log_term) * (2.0 * log_term).root() + log_term * bound / 3.0
+
+
+def decay(rate: float) -> Enclosure:
+    """e^−y − 1 for a number y above 0 and at most 50: Taylor's series of a part of y, which is then doubled."""
+    halvings = max(0, math.ceil(math.log2(rate))) + 1
+    y, total = enclosed(rate) * 0.5**halvings, Enclosure(np.zeros(()))
+    for n in reversed(range(1, 20)):
+        total = -y / float(n) * (1.0 + total)
+    total = total * (1.0 + Enclosure(np.zeros(()), 1e-18))  # what the series leaves out is below y^19/20!
+    for _ in range(halvings):
+        total = total * (total + 2.0)
+    return total
+
+
+def conditional_moment(observed: Enclosure, bound: Enclosure, log_term: Enclosure, rate: float) -> Enclosure:
+    """Lemma 4′: ΣE[Z² | past] from the observed ΣZ², or a largest eigenvalue, with y = ``rate``."""
+    share = -decay(rate)
+    return (observed.positive() * rate + bound * bound * log_term) / share
+
+
+def best_rate(expected: float, bound: float, log_term: float) -> float:
+    """A good rate, in plain floating point: e^y − 1 − y = Lb²/ΣZ², by Newton's method from above."""
+    ratio = max(log_term * bound**2 / max(expected, 1e-12 * bound**2 + 1e-300), 1e-12)
+    y = min((2 * ratio) ** 0.5, math.log1p(ratio + (2 * ratio) ** 0.5))
+    for _ in range(5):
+        y -= (math.expm1(y) - y - ratio) / math.expm1(y)
+    return min(max(y, 1e-6), 50.0)
+
+
+def hoeffding_norm(trace: Enclosure, top: float, log_term: Enclosure) -> Enclosure:
+    """Lemma 9."""
+    return (trace + 2.0 * (trace * top * log_term).root() + 2.0 * log_term * top).root()
+
+
+Rates = tuple[float, float] | None
+
+
+def mixed_norm(
+    trace: Enclosure, top: float, bound: float, log_term: Enclosure, size: int, scale: Floats, rates: Rates = None
+) -> Enclosure:
+    """Lemma 6, and 6′ with rates for trace and top."""
+    observed = (trace, enclosed(top))
+    if rates is None:
+        roots = [_true_moment(moment, enclosed(bound), log_term) for moment in observed]
+        means = [root * root for root in roots]
+    else:
+        terms = log_term, log_term + logarithm(float(size))
+        each = zip(observed, terms, rates, strict=True)
+        means = [conditional_moment(moment, enclosed(bound), term, rate) for moment, term, rate in each]
+    total, largest = ((moment + 2.0 * mean) / 3.0 for moment, mean in zip(observed, means, strict=True))
+    spread = logarithm(total * scale / float(size) + 1.0)
+    return ((largest + 1.0 / enclosed(scale)) * (2.0 * log_term + float(size) * spread)).root()
+
+
+class Lengths(NamedTuple):
+    """What bounds the length of the noise of a vector, for V̂ and for the f_i.
+
+    Attributes:
+        size: its entries.
+        observed, expected: trace and largest eigenvalue of its second moments, and its longest term.
+    """
+
+    size: int
+    observed: list[tuple[Any, float, float]]
+    expected: list[tuple[Any, float, float]]
+
+
+def norms(lengths: Lengths, log_term: Enclosure, ordered: bool) -> tuple[list[Enclosure], list[float]]:
+    """Bounds on the length of a vector's noise, for V̂ and for a fixed function of length 1: observed, and expected.
+
+    Scales and rates are chosen by what was expected.
+    """
+    observed, expected, L = [], [], float(log_term.middle)
+    for (trace, top, longest), moments in zip(lengths.expected, lengths.observed, strict=True):
+        rates = None
+        if ordered:
+            rates = best_rate(trace, longest, L), best_rate(top, longest, L + math.log(lengths.size))
+        tried = np.geomspace(0.05, 50.0, 121) / max(top, 1e-300)
+        bounds = mixed_norm(enclosed(trace), top, longest, enclosed(L), lengths.size, tried, rates).middle
+        best = int(np.argmin(bounds))
+        expected.append(float(bounds[best]))
+        observed.append(mixed_norm(*moments, log_term, lengths.size, np.array(tried[best]), rates))
+    return observed, expected
