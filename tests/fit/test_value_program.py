@@ -64,7 +64,7 @@ def test_newton_finds_what_a_general_solver_finds():
     found = fit_value(rows, discount=0.9, reward_basis=cells, price=10.0)
     now, expert, gains = effects.before(EVERY), effects.of_policy(rows.chances, EVERY), rows.gains(np.arange(len(rows)))
     target, hats = now - 0.9 * expert, cells.matrix(effects.states)
-    rough, scale = cells.roughness().toarray(), np.mean(now**2, axis=0)
+    rough, scale = cells._roughness().toarray(), np.mean(now**2, axis=0)
 
     def cost(x):
         w, rho = x[:7], x[7:]

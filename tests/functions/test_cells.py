@@ -34,7 +34,7 @@ def test_interpolation_is_exact_for_multilinear_functions(d):
     f = lambda s: np.prod(1 + 0.5 * s, axis=1)  # noqa: E731
     states = rng.uniform(-1, 2, (200, d))
     assert cells.combined(states, f(cells.points())) == pytest.approx(f(states))
-    assert np.allclose(cells.corners(states)[1].sum(axis=1), 1)
+    assert np.allclose(cells._corners(states)[1].sum(axis=1), 1)
 
 
 def test_hats_are_one_at_their_own_point_and_add_up_to_one():
@@ -48,7 +48,7 @@ def test_hats_are_one_at_their_own_point_and_add_up_to_one():
 )
 def test_sums_of_functions_over_states(basis):
     states = np.random.default_rng(0).uniform(0, 2, (50, basis.dimension))
-    assert basis.summed(states) == pytest.approx(basis.values(states).sum(axis=0), abs=1e-12)
+    assert basis._summed(states) == pytest.approx(basis.values(states).sum(axis=0), abs=1e-12)
 
 
 def test_a_periodic_coordinate_is_wrapped():
@@ -76,7 +76,7 @@ def test_roughness_is_the_sum_of_squared_second_differences():
     c = np.random.default_rng(0).normal(size=(5, 6))
     along = np.diff(c, 2, axis=0)
     around = np.roll(c, 1, axis=1) - 2 * c + np.roll(c, -1, axis=1)
-    assert c.ravel() @ (cells.roughness() @ c.ravel()) == pytest.approx((along**2).sum() + (around**2).sum())
+    assert c.ravel() @ (cells._roughness() @ c.ravel()) == pytest.approx((along**2).sum() + (around**2).sum())
 
 
 def test_cells_and_bases_have_the_same_members():

@@ -15,7 +15,7 @@ from certirl.data.terminal import TerminalBoxes
 from certirl.functions.bases import Family
 from certirl.functions.components import SumBasis, as_components
 from certirl.functions.ends import Ends
-from certirl.functions.features import Features
+from certirl.functions.features import features_of
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground import archive
 
@@ -63,7 +63,7 @@ REWARDS = [Reward(basis, np.random.default_rng(2).normal(size=basis.size)) for b
 BOXES = TerminalBoxes(np.array([[[0.5, -INF], [INF, 0.3]], [[-INF, 0.9], [0.1, INF]]]), 0.0, 0.0, 10)
 REWARDS.append(Reward(BASES[4], REWARDS[4].coefficients, BOXES))
 REWARDS.append(
-    Reward(Features.of({"goal": "terminal", "inner": REWARDS[4], "other": REWARDS[11]}, BOX2), [2.0, 0.5, -3.0], BOXES)
+    Reward(features_of({"goal": "terminal", "inner": REWARDS[4], "other": REWARDS[11]}, BOX2), [2.0, 0.5, -3.0], BOXES)
 )
 OWN = [Halved(6, (0.0, 3.0)), product(Halved(4), Fourier(5)).on(BOX2)]
 REWARDS += [Reward(basis, np.random.default_rng(3).normal(size=basis.size)) for basis in OWN]
@@ -177,7 +177,7 @@ def test_latex_with_all_digits_has_the_values(reward):
 
 
 def test_latex_names_what_cannot_be_written_and_says_what_is_left_out():
-    reward = Reward(Features.of({"speed_x": lambda s, a: s[:, 0] * a, "goal": "terminal"}, BOX2), [-2, 0.5], np.all)
+    reward = Reward(features_of({"speed_x": lambda s, a: s[:, 0] * a, "goal": "terminal"}, BOX2), [-2, 0.5], np.all)
     assert reward.to_latex().splitlines()[1:-1] == [
         r"R(s, a) &= -2\,\text{speed\_x}(s, a) - 0.5 \\",
         r"R(s, a) &= 0 \quad \text{at terminal states}",
@@ -201,9 +201,9 @@ def test_latex_names_what_cannot_be_written_and_says_what_is_left_out():
 
 
 def test_python_functions_are_refused_with_a_sentence(tmp_path):
-    functions = Reward(Features.of({"speed": lambda states: states[:, 0]}, BOX2), [1.0])
+    functions = Reward(features_of({"speed": lambda states: states[:, 0]}, BOX2), [1.0])
     terminal = Reward(BASES[4], REWARDS[4].coefficients, lambda states: states[:, 0] > 0.5)
-    nested = Reward(Features.of({"inner": terminal}, BOX2), [1.0])
+    nested = Reward(features_of({"inner": terminal}, BOX2), [1.0])
     for reward, match in ((functions, "the feature 'speed'"), (terminal, "which states"), (nested, "'inner'")):
         for write in (reward.to_python, lambda reward=reward: reward.to_onnx(tmp_path / "r.onnx")):
             with pytest.raises(ValueError, match=f"{match}.* Python function"):

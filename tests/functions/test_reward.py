@@ -114,7 +114,7 @@ def test_terminal_states_have_numbers_of_their_own_in_every_form(tmp_path):
     assert reward([0.4, 0.6, 0.9]).tolist() == [reward(0.4), 0.0, -7.0] and reward.range is None
     # Without a rule which states are terminal none can be told from the sum: nothing is guessed, drawn or proved.
     lost = Reward(Legendre(2), [3.0, 1.0], ends=ENDS)
-    assert lost.forgotten and lost.range is None and str(lost) == str(reward)
+    assert lost._forgotten and lost.range is None and str(lost) == str(reward)
     with pytest.raises(ValueError, match="pass them again"):
         lost(0.9)
     for again in (certirl.load(reward.save(tmp_path / "reward")), Reward.from_json(reward.to_json())):

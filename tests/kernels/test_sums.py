@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.functions.bases import harmonic_table, legendre_in_harmonics
+from certirl.functions.harmonics import harmonic_table, legendre_in_harmonics
 from certirl.kernels.sums import KERNELS, ProductSums, StackedSums, joint_sums
 
 FAMILIES = (certirl.Fourier, certirl.Legendre, certirl.Chebyshev)

@@ -14,6 +14,7 @@ from certirl.data.dependence import EPISODES
 from certirl.data.policy import as_policy, expert_grid
 from certirl.data.simulator import Even
 from certirl.functions.frame import CellAxes, frame
+from certirl.functions.spread import spread_points
 from certirl.ground.status import two_digits
 from certirl.problems import Steps, Truth, next_values, regret
 from certirl.proof.bands import Band, Bands
@@ -309,7 +310,7 @@ def test_the_tube_is_what_brute_force_finds():
 def test_an_expert_of_one_action_is_read_over_all_states():
     columns = certirl.Legendre(3).on(((-1.0, 1.0),))
     curve = np.linalg.solve(columns.values(np.array([[-1.0], [0.0], [1.0]])), [3.0, 1.0, 3.0])  # 1 + 2s²
-    points = columns.spread_points(40)[:, 0]
+    points = spread_points(columns, 40)[:, 0]
     told = Bands((a_band(columns, curve, 0.1 + 0.9 * points**2),), np.zeros(0), 0.0)
     asked = {"allowed": 0.0, "widths": np.zeros(0), "discount": 0.5}
     mine = read(told, None, expert=0, **asked)
@@ -323,11 +324,11 @@ def test_an_expert_of_one_action_is_read_over_all_states():
 
 def test_a_band_keeps_to_its_points_and_to_its_cells():
     columns = certirl.Legendre(4).on(((-1.0, 1.0),))
-    narrow = 0.1 + 0.9 * columns.spread_points(60)[:, 0] ** 2  # known best in the middle
+    narrow = 0.1 + 0.9 * spread_points(columns, 60)[:, 0] ** 2  # known best in the middle
     band = replace(a_band(columns, np.zeros(4), narrow), tail=0.01)
     radius, errors = band.radius(GRID[:, None], 0), np.random.default_rng(0).standard_normal((4000, 4))
     assert radius[len(GRID) // 2] < 0.25 < 0.9 < radius[0]  # far from the largest
-    at_points = errors @ columns.values(columns.spread_points(60)).T
+    at_points = errors @ columns.values(spread_points(columns, 60)).T
     scaled = errors / (np.abs(at_points) / narrow).max(axis=1, keepdims=True)  # as large as the points allow
     values = np.abs(scaled @ columns.values(GRID[:, None]).T)
     assert (values <= radius - 0.01 + 1e-9).all() and (values / radius).max() > 0.9

@@ -370,7 +370,7 @@ class Plan(Record):
     def _ahead(self, states: Array) -> Array:
         """Q(s, a) ``[n, A]``, also where an action is extrapolated."""
         if self._action_values is not None:
-            functions = self.basis.matrix if isinstance(self.basis, Cells) else self.basis.values
+            functions = getattr(self.basis, "matrix", self.basis.values)
             return np.asarray(functions(states) @ self._action_values.T)
         ahead = []
         for action in range(self.n_actions):
@@ -382,10 +382,10 @@ class Plan(Record):
         return np.stack(ahead, axis=1)
 
     def __str__(self) -> str:
-        domain, on_grid = describe(as_domain(self._process.simulator.domain)), isinstance(self.basis, Cells)
-        counts = " × ".join(map(str, self.basis.counts)) if isinstance(self.basis, Cells) else ""
-        where = f"on {counts} points" if on_grid else f"with {self.basis.size} functions"
-        word = "residual" if on_grid else "error of the fit"
+        domain = describe(as_domain(self._process.simulator.domain))
+        where, word = f"with {self.basis.size} functions", "error of the fit"
+        if isinstance(self.basis, Cells):
+            where, word = f"on {' × '.join(map(str, self.basis.counts))} points", "residual"
         lines = [
             f"Plan {where} of {domain}, γ = {self.discount:g}: {number_of(self.rounds, 'round')}, "
             f"{word} {self.residual:.2g}{'' if self.converged else ', not converged'}"
@@ -605,7 +605,7 @@ def _transitions(
     rows, m = [], len(weights)
     for start in range(0, len(states), step := max(_BLOCK // m, 1)):
         after, kept = branches[:, start : start + step].swapaxes(0, 1), shares[:, start : start + step].T
-        index, corners = grid.corners(after.reshape(-1, grid.dimension))
+        index, corners = grid._corners(after.reshape(-1, grid.dimension))
         entries = (kept.reshape(-1, 1) * corners).ravel(), index.ravel().astype(np.int32)  # half as wide: half the time
         starts = np.arange(0, index.size + 1, index.shape[1], dtype=np.int32)
         product = csr_array((*entries, starts), shape=(len(index), grid.size))

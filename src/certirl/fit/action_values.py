@@ -36,9 +36,8 @@ from certirl.fit.effects import (
 )
 from certirl.fit.ends import Episodes
 from certirl.fit.value_program import Comparisons, LeastSquares, ValueFit, as_grid, fit_value
-from certirl.functions.bases import Basis
-from certirl.functions.cells import Cells
 from certirl.functions.features import Features
+from certirl.functions.functions import Functions
 from certirl.ground.domain import Array
 from certirl.ground.records import Record
 
@@ -125,7 +124,7 @@ def fit_lifted_value(
     rows: Comparisons,
     *,
     discount: float,
-    reward_basis: Basis | Cells | Features,
+    reward_basis: Functions,
     further: Effects | None = None,
     **prices: float,
 ) -> LiftedFit:
@@ -183,7 +182,7 @@ SURE = 0.999  # a probability of continuing that counts as certain
 
 def action_values(
     problem: ValueProblem, model: EffectModel, fit: ValueFit, lifted: LiftedFit | None
-) -> tuple[Basis | Cells, Array, float]:
+) -> tuple[Functions, Array, float]:
     """(P̂_aV)(s) as functions of the state, with their estimated error over the effect of an action."""
     if model.regression is not None:
         fitted = model.regression.weights @ fit.value
@@ -198,7 +197,7 @@ def action_values(
     if not effects.noiseless:  # what all actions share, termination and noise above all, is the hardest to fit
         goals = goals - goals.mean(axis=0)
     held_out = np.arange(len(states)) % 5 == 0
-    candidates: list[Basis | Cells] = [richer(effects.basis, factor) for factor in (1.0, 1.6)]
+    candidates: list[Functions] = [richer(effects.basis, factor) for factor in (1.0, 1.6)]
     candidates += [] if isinstance(fit.reward_basis, Features) else [fit.reward_basis]
     candidates = [columns for columns in candidates if columns.size <= 0.4 * len(states)]
     candidates = candidates or [richer(effects.basis, 0.5)]
@@ -217,7 +216,7 @@ def _effect(values: Array) -> float:
     return float(np.sqrt(np.mean((values - values.mean(axis=0)) ** 2) * 2))
 
 
-def _held_out_error(columns: Basis | Cells, states: Array, goals: Array, held_out: NDArray[np.bool_]) -> float:
+def _held_out_error(columns: Functions, states: Array, goals: Array, held_out: NDArray[np.bool_]) -> float:
     """The root mean square error on states that the fit did not use."""
     fitted = LeastSquares(columns, states[~held_out])(goals[:, ~held_out].T)
     predicted = np.stack([columns.combined(states[held_out], coefficients) for coefficients in fitted.T])

@@ -205,7 +205,7 @@ def _largest_bases(domain: Domain, periodic: Sequence[int], least: int = 1) -> l
         return [family(max(*ROW_SIZES, least)).on(domain) for family in ((Fourier,) if periodic else FAMILIES)]
     degrees = (of_degree(domain, degree, periodic) for degree in range(2, 11))
     usual = [of_degree(domain, 1, periodic), *(basis for basis in degrees if basis.size <= MOST_ROWS_ON_A_BOX)][-1]
-    return [usual.resized(max(usual.size, least)).closed()]
+    return [usual.resized(max(usual.size, least))._closed()]
 
 
 def places(domain: Domain) -> Basis:

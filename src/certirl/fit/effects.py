@@ -28,7 +28,7 @@ from certirl.data.terminal import TerminalBoxes
 from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
 from certirl.functions.cells import MOST_COORDINATES
-from certirl.functions.ends import EndBasis, at_ends
+from certirl.functions.ends import EndBasis
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, displacement, in_units, into_domain, number_of
 from certirl.ground.records import Record
@@ -204,7 +204,7 @@ class Effects(Record):
         draws, A, n, d = self.next_states.shape
         values = self.basis.combined(self.next_states.reshape(-1, d), w).reshape(draws, A, n)
         if self.terminal is not None:
-            values[self.terminal] = at_ends(self.basis, self.next_states[self.terminal]) @ w
+            values[self.terminal] = self.basis._at_ends(self.next_states[self.terminal]) @ w
         return np.asarray(values.mean(axis=0))
 
     def at(self, kept: NDArray[np.bool_]) -> Effects:
@@ -270,7 +270,7 @@ def value_basis(
 
 def richer(basis: Basis, factor: float) -> Basis:
     """Polynomials of the degree of a basis times a factor, and at most `MOST_COLUMNS` functions on a box."""
-    basis = basis.base if isinstance(basis, EndBasis) else basis
+    basis = basis._without_ends
     periodic = basis.periodic_axes
     if isinstance(basis, Sigmoids):
         highest = [SIGMOID_DEGREE]
@@ -305,20 +305,20 @@ def ended(
 def features(
     basis: Basis, states: Array, is_terminal: Terminal | None, marked: NDArray[np.bool_] | None = None
 ) -> Array:
-    """φ(s) ``[n, k]``, in terminal states (see `ended`) as `at_ends`."""
+    """φ(s) ``[n, k]``, in terminal states (see `ended`) as `_at_ends`."""
     values, over = basis.values(states), ended(states, is_terminal, marked)
     if over is not None:
-        values[over] = at_ends(basis, states[over])
+        values[over] = basis._at_ends(states[over])
     return values
 
 
 def value_at(
     basis: Basis, w: Array, states: Array, is_terminal: Terminal | None, marked: NDArray[np.bool_] | None = None
 ) -> Array:
-    """V(s) ``[n]`` for the coefficients w ``[k]``, in terminal states (see `ended`) by `at_ends`."""
+    """V(s) ``[n]`` for the coefficients w ``[k]``, in terminal states (see `ended`) by `_at_ends`."""
     values, over = basis.combined(states, w), ended(states, is_terminal, marked)
     if over is not None:
-        values[over] = at_ends(basis, states[over]) @ w
+        values[over] = basis._at_ends(states[over]) @ w
     return values
 
 
@@ -1087,7 +1087,7 @@ def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.ran
     # With many coordinates a few thousand transitions determine the next state, but hardly hundreds of functions of it.
     # Ends are jumps, which no regression of them on the state can follow: a model that describes the data is enough.
     several = len(log.domain) > MOST_COORDINATES
-    most = np.inf if isinstance(basis, EndBasis) else 1 / CLEARLY if several else CLEARLY
+    most = np.inf if basis.has_ends else 1 / CLEARLY if several else CLEARLY
     if (errors.is_model or several) and errors.relative < most:
         return EffectModel(model.effects(basis, states, rng), counts, log, None, model, errors)
     return EffectModel(regression.effects(states, problem.periodic), counts, log, regression, model, errors)

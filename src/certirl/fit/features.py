@@ -449,6 +449,6 @@ def _path(gains: Gains, features: Features, best: dict[int, _Weights], *, guesse
         regret=gains.margins @ np.maximum(-advantages, 0.0) / gains.margins.sum(),
         margin=advantages[outside if outside.any() else slice(None)].min(axis=0),
         chosen=int((unexplained <= unexplained[least] + max(TOLERANCE, error[least])).argmax()),
-        formulas=tuple(features.formula(row) for row in weights),
+        formulas=tuple(features._in_words(row) for row in weights),
         guessed=guessed,
     )

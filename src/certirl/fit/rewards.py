@@ -129,7 +129,7 @@ def switches(states: Array, problem: ValueProblem) -> Array:
 
 def unvisited(grid: Cells, states: Array) -> NDArray[np.bool_]:
     """The points of a grid without states around them ``[k]``."""
-    return np.asarray(grid.summed(states) < NEAR)
+    return np.asarray(grid._summed(states) < NEAR)
 
 
 def read_reward(
@@ -200,7 +200,7 @@ def _bounded(problem: ValueProblem, model: EffectModel, fit: ValueFit, grid: Cel
     values = np.asarray(value_function(model.effects.basis, fit.value, problem.is_terminal)(points))
     # Polynomials may be anything where there are no data: there V is as flat as the points with data allow.
     unknown = empty if problem.is_terminal is None else empty & ~problem.is_terminal(points)
-    flat = grid.roughness(order=1)
+    flat = grid._roughness(order=1)
     values[unknown] = spsolve(flat[unknown][:, unknown], -flat[unknown][:, ~unknown] @ values[~unknown])
     reach = np.ceil(np.abs(model.next_states.steps).max(axis=0) / grid.sides).astype(int)
     sizes = np.minimum(2 * reach + 1, 2 * np.array(grid.counts) - 1)

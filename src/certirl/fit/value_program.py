@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
 from certirl.fit.effects import Effects, blocks, unit_chart
-from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
-from certirl.functions.features import Features
+from certirl.functions.functions import Functions
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import as_number, as_reals, by_door, call, shown, takes
@@ -117,7 +116,7 @@ class ValueFit(Record):
 
     value: Array
     reward: Array
-    reward_basis: Basis | Cells | Features
+    reward_basis: Functions
     shortfall: Array
     residuals: Array
     costs: Array | float = 0.0
@@ -237,7 +236,7 @@ def fit_value(
     rows: Comparisons,
     *,
     discount: float,
-    reward_basis: Basis | Cells | Features,
+    reward_basis: Functions,
     price: float = PRICE,
     smoothness: float = 0.0,
     adjust: Callable[[Array], Array] | None = None,
@@ -322,7 +321,7 @@ def choose_width(rows: Comparisons, *, reward_basis: Any, **program: Any) -> tup
     return with_width(rows, best), reward_basis.of_width(best)
 
 
-def as_grid(basis: Basis | Cells | Features) -> Cells | None:
+def as_grid(basis: Functions) -> Cells | None:
     """The grid of a piecewise linear reward; None for other functions."""
     return basis if isinstance(basis, Cells) else None
 
@@ -335,7 +334,7 @@ class LeastSquares:
         states: ``[n, d]``.
     """
 
-    def __init__(self, basis: Basis | Cells | Features, states: Array) -> None:
+    def __init__(self, basis: Functions, states: Array) -> None:
         from scipy.linalg import cho_factor, cho_solve
 
         grid, ridge = as_grid(basis), 1e-9 * len(states) / basis.size
@@ -347,7 +346,7 @@ class LeastSquares:
                 gram += psi.T @ psi
         else:
             self._hats = hats = grid.matrix(states)
-            gram = (hats.T @ hats + grid.roughness() * (SMOOTH * len(states) / grid.size)).tocsc()
+            gram = (hats.T @ hats + grid._roughness() * (SMOOTH * len(states) / grid.size)).tocsc()
         if grid is not None and grid.dimension <= 2:
             from scipy.sparse import eye_array
             from scipy.sparse.linalg import splu

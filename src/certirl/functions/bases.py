@@ -9,10 +9,6 @@ On a box the functions are products of one function of each coordinate, orthonor
 interval is a box with one coordinate. A full set of indices grows as the power of the dimension; total degree and the
 hyperbolic cross leave out products of high degrees. Functions are always ordered by degree, so that the first functions
 form a smaller set of the same kind: fewer columns than rows mean lower degrees.
-
-Harmonics are sines and cosines of one angle. Fourier functions are harmonics of πt: ``1, sin πt, cos πt, sin 2πt, …``.
-Polynomials of t = cos θ are sums of ``1, cos θ, cos 2θ, …`` (Chebyshev polynomials); a Legendre polynomial is an
-average of these with non-negative weights that sum to one, so that no accuracy is lost.
 """
 
 from __future__ import annotations
@@ -30,13 +26,14 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.functions.formulas import CHEBYSHEV, FOURIER, LEGENDRE, Axis, Expansion, Term
+from certirl.functions.functions import Functions
+from certirl.functions.harmonics import legendre_in_harmonics, slopes_of_harmonics
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
 from certirl.ground.doors import as_count, by_door, setting, shown, typed
-from certirl.ground.records import Record
 
 if TYPE_CHECKING:
-    from certirl.functions.components import Component
+    from certirl.functions.ends import Ends
 
 REFERENCE = as_domain((-1, 1))
 INDEX_SETS = ("total", "full", "hyperbolic")
@@ -51,7 +48,7 @@ Families = tuple["type[Family]", ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Basis(Record):
+class Basis(Functions):
     """The first ``size`` functions, ordered by degree and orthonormal for a weight on a box.
 
     A basis has one family for each coordinate (`parts`) and a set of products of their functions (`indices`).
@@ -73,6 +70,8 @@ class Basis(Record):
     interval: Any = None
 
     kind: ClassVar[str]
+    has_derivatives: ClassVar[bool] = True
+    has_ends: ClassVar[bool] = False  # values of its own at some terminal states; other functions of V are 0 there
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", as_count(self.size, f"{self.kind}(size): size"))
@@ -99,18 +98,12 @@ class Basis(Record):
 
     @property
     def factors(self) -> tuple[Family, ...]:
-        """The family of each coordinate, with its number of functions if the others are constant.
-
-        :meta private:
-        """
+        """The family of each coordinate, with its number of functions if the others are constant."""
         raise NotImplementedError
 
     @property
     def index(self) -> str:
-        """The kind of set of indices, one of `INDEX_SETS`.
-
-        :meta private:
-        """
+        """The kind of set of indices, one of `INDEX_SETS`."""
         return "total"
 
     @property
@@ -139,13 +132,6 @@ class Basis(Record):
         return len(self.factors)
 
     @property
-    def components(self) -> tuple[Component, ...]:
-        """The one component of a state that is not divided."""
-        from certirl.functions.components import Component
-
-        return (Component("state", tuple(range(self.dimension)), self),)
-
-    @property
     def domain(self) -> Domain:
         """The box on which the functions are defined, one (low, high) for each coordinate."""
         if self.interval is None:
@@ -168,12 +154,10 @@ class Basis(Record):
         return tuple(axis for axis, part in enumerate(self.parts) if part.periodic)
 
     @property
-    def level(self) -> Basis:
+    def _level(self) -> Basis:
         """The basis with the same span that is orthonormal for the distribution of `design`.
 
         Chebyshev polynomials in place of other polynomials; up to constant factors its functions are harmonics.
-
-        :meta private:
         """
         raise NotImplementedError
 
@@ -181,7 +165,7 @@ class Basis(Record):
     def degrees(self) -> NDArray[np.intp]:
         """The degree, in periodic coordinates the frequency, of φ_i: ``[k, d]``."""
         columns = zip(self.parts, self.indices.T, strict=True)
-        return np.stack([part.degree_of(index) for part, index in columns], axis=1)
+        return np.stack([part._degree_of(index) for part, index in columns], axis=1)
 
     @property
     def degree(self) -> int:
@@ -191,28 +175,24 @@ class Basis(Record):
     def complete_sizes(self) -> list[int]:
         """The numbers of functions, up to all, that are complete up to some degree.
 
-        :meta private:
+        Example:
+            >>> certirl.product(certirl.Legendre(4), certirl.Legendre(4)).complete_sizes()
+            [1, 3, 6, 10]
         """
         levels = _levels(self.degrees, self._highest, self.index)
         return [*(np.flatnonzero(np.diff(levels)) + 1).tolist(), self.size]
 
     @property
-    def is_closed(self) -> bool:
-        """Whether every product of lower degrees is included; the span is then that of `level`.
-
-        :meta private:
-        """
+    def _is_closed(self) -> bool:
+        """Whether every product of lower degrees is included; the span is then that of `level`."""
         held = set(map(tuple, self.degrees.tolist()))
         simpler = ((*k[:j], k[j] - 1, *k[j + 1 :]) for k in held for j in range(len(k)) if k[j])
         return held.issuperset(simpler)
 
-    def closed(self) -> Self:
-        """The smallest larger basis of the same kind that `is_closed`.
-
-        :meta private:
-        """
+    def _closed(self) -> Self:
+        """The smallest larger basis of the same kind that `_is_closed`."""
         basis = self
-        while not basis.is_closed:
+        while not basis._is_closed:
             basis = basis.resized(basis.size + 1)
         return basis
 
@@ -289,11 +269,8 @@ class Basis(Record):
     def _sums(self) -> _Sums:
         return _Sums.of(self.indices, self.parts[-1].size)
 
-    def terms(self, coefficients: Array) -> tuple[Term, ...]:
-        """Σ c_i φ_i for writers: an expansion in functions without norms.
-
-        :meta private:
-        """
+    def _terms(self, coefficients: Array) -> tuple[Term, ...]:
+        """Σ c_i φ_i for writers: an expansion in functions without norms."""
         own = [part.kind not in FAMILIES for part in self.parts]  # polynomials of a user: written in Chebyshev's
         axes = tuple(
             Axis(axis, CHEBYSHEV if own[axis] else part.kind, (low + high) / 2, (high - low) / 2, part.size)
@@ -305,16 +282,22 @@ class Basis(Record):
         series = np.zeros([part.size for part in self.parts])
         series[tuple(self.indices.T)] = coefficients
         for axis, part in enumerate(self.parts):
-            change = part.in_chebyshev() if own[axis] else np.diag(part.sup())
+            change = part._in_chebyshev() if own[axis] else np.diag(part.sup())
             series = np.moveaxis(np.tensordot(change, series, axes=(0, axis)), 0, axis)
         return (Expansion(axes, series[series != 0], np.argwhere(series)),)
 
-    def summed(self, states: ArrayLike) -> Array:
-        """Σ_n φ_i(s_n) over states, for every function: ``[k]``.
+    @property
+    def _without_ends(self) -> Basis:
+        """The functions of the states that are not terminal."""
+        return self
 
-        :meta private:
-        """
-        return np.asarray(self.values(states).sum(axis=0))
+    def _at_ends(self, states: Array) -> Array:
+        """The functions at terminal states ``[n, k]``."""
+        return np.zeros((len(states), self.size))
+
+    def _ends(self, coefficients: Array) -> Ends | None:
+        """Σ c_i φ_i at terminal states; None where it is 0 at all of them."""
+        return None
 
     def value_range(self, coefficients: Array) -> tuple[float, float]:
         """Bounds of all values of Σ c_i φ_i, exact up to rounding in one coordinate.
@@ -386,7 +369,7 @@ class Basis(Record):
         columns = []
         for part in self.parts:
             u = rng.random(as_count(n, "n", least=0, most=MOST_DRAWN))
-            columns.append(part._from_reference(np.cos(np.pi * u) if part.arcsine(design=design) else 2 * u - 1))
+            columns.append(part._from_reference(np.cos(np.pi * u) if part._arcsine(design=design) else 2 * u - 1))
         return np.stack(columns, axis=1)
 
     def quadrature(self, n: int) -> tuple[Array, Array]:
@@ -429,44 +412,6 @@ class Basis(Record):
             array([0.707, 1.225, 1.581])
         """
         return self._products([part.sup()[:, None] for part in self.parts])[:, 0]
-
-    # Spread points: what the values of an expansion there say about all states between them.
-
-    def spread_counts(self, share: float) -> tuple[int, ...]:
-        """Numbers of spread points: ``share`` times the degree, twice that if periodic; or 1.
-
-        :meta private:
-        """
-        return tuple(max(int(np.ceil(share * part.degree * (2 if part.periodic else 1))), 1) for part in self.parts)
-
-    def spread_points(self, *counts: int) -> Array:
-        """A mesh of states ``[Π counts, d]``, the last coordinate varying fastest.
-
-        In each coordinate these are the Chebyshev points, or evenly spaced points of the circle.
-
-        :meta private:
-        """
-        return mesh([part._from_reference(part._reference_points(n)) for part, n in self._with(counts)])
-
-    def inflation(self, *counts: int, times: int = 1) -> float:
-        """The factor c with sup|f| ≤ c · max|f| over the spread points, f a product of expansions.
-
-        ``times`` is the number of factors. Every state has a spread point within half a step h_j in the angle of each
-        coordinate. Along the line between them f is of exponential type σ = max_k Σ k_j h_j over degrees k and falls
-        no faster than cos σ (Duffin and Schaeffer); coordinate by coordinate the factor is Π 1/cos(k_j h_j) (Ehlich and
-        Zeller). The better of the two is returned, infinity where neither applies; in one coordinate they are the same.
-
-        :meta private:
-        """
-        steps = np.array([(np.pi if part.periodic else np.pi / 2) / n for part, n in self._with(counts)])
-        degrees = times * self.degrees
-        each, along = degrees.max(axis=0) * steps, float((degrees @ steps).max())
-        factors = [1 / np.cos(along)] if along < np.pi / 2 else []
-        factors += [float(np.prod(1 / np.cos(each)))] if (each < np.pi / 2).all() else []
-        return float(min(factors, default=np.inf))
-
-    def _with(self, counts: tuple[int, ...]) -> list[tuple[Family, int]]:
-        return list(zip(self.parts, counts, strict=True))
 
     def _columns(self, rows: Array) -> list[tuple[Family, Array]]:
         """The family and the coordinates ``[n]`` of every column of states ``[n, d]``."""
@@ -526,7 +471,7 @@ def _within(families: Families, highest: tuple[int, ...], index: str, reach: flo
     """All indices up to a level, and their levels."""
     caps = np.array(highest) * reach if index != "hyperbolic" else (np.array(highest) + 1.0) ** reach - 1
     degrees = (caps + 1e-9).astype(int).tolist()
-    sizes = [family.size_of_degree(degree) for family, degree in zip(families, degrees, strict=True)]
+    sizes = [family._size_of_degree(degree) for family, degree in zip(families, degrees, strict=True)]
     indices = np.zeros((1, 0), dtype=np.intp)
     for number, size in enumerate(sizes, start=1):  # with 0 in the coordinates to come a level is lowest
         if len(indices) * size > _MOST_INDICES:
@@ -534,7 +479,7 @@ def _within(families: Families, highest: tuple[int, ...], index: str, reach: flo
                 f"{' × '.join(map(str, sizes))} indices are too many: use fewer functions in each coordinate"
             )
         indices = np.hstack([np.repeat(indices, size, axis=0), np.tile(np.arange(size), len(indices))[:, None]])
-        columns = [family.degree_of(column) for family, column in zip(families, indices.T, strict=False)]
+        columns = [family._degree_of(column) for family, column in zip(families, indices.T, strict=False)]
         levels = _levels(np.stack(columns, axis=1), highest[:number], index)
         indices, levels = indices[levels <= reach + 1e-9], levels[levels <= reach + 1e-9]
     return indices, levels
@@ -580,108 +525,60 @@ class Family(Basis):
 
     @property
     def factors(self) -> tuple[Family, ...]:
-        """The family itself.
-
-        :meta private:
-        """
+        """The family itself."""
         return (self,)
 
     @property
     def parts(self) -> tuple[Family, ...]:
-        """The family itself.
-
-        :meta private:
-        """
+        """The family itself."""
         return (self,)
 
     @property
     def indices(self) -> NDArray[np.intp]:
-        """0, 1, …: ``[k, 1]``.
-
-        :meta private:
-        """
+        """0, 1, …: ``[k, 1]``."""
         return np.arange(self.size)[:, None]
 
     @property
     def degree(self) -> int:
         """The highest degree; for periodic functions the highest frequency."""
-        return int(self.degree_of(self.size - 1))
+        return int(self._degree_of(self.size - 1))
 
     @staticmethod
-    def degree_of(index: Any) -> Any:
-        """The degree of the functions with these numbers, counted from 0.
-
-        :meta private:
-        """
+    def _degree_of(index: Any) -> Any:
+        """The degree of the functions with these numbers, counted from 0."""
         return index
 
     @staticmethod
-    def size_of_degree(degree: int) -> int:
-        """The number of functions up to a degree.
-
-        :meta private:
-        """
+    def _size_of_degree(degree: int) -> int:
+        """The number of functions up to a degree."""
         return degree + 1
 
     @property
-    def level(self) -> Family:
-        """The family with the same span that is orthonormal for the distribution of `design`.
-
-        :meta private:
-        """
+    def _level(self) -> Family:
+        """The family with the same span that is orthonormal for the distribution of `design`."""
         return self
 
-    def arcsine(self, *, design: bool) -> bool:
-        """Whether states are drawn from the arcsine distribution, t = cos πu, or are uniform.
-
-        :meta private:
-        """
+    def _arcsine(self, *, design: bool) -> bool:
+        """Whether states are drawn from the arcsine distribution, t = cos πu, or are uniform."""
         return design
 
     # Harmonics.
 
     @property
-    def harmonics(self) -> int:
-        """The number of harmonics that span the functions; a sine never occurs without its cosine.
+    def _harmonics(self) -> int:
+        """The number of harmonics that span the functions; a sine never occurs without its cosine."""
+        return self._size_of_degree(self.degree)
 
-        :meta private:
-        """
-        return self.size_of_degree(self.degree)
+    def _doubled(self) -> Self:
+        """As many functions of the family as span the products φ_i φ_j of two functions."""
+        return self.resized(self._size_of_degree(2 * self.degree))
 
-    def doubled(self) -> Self:
-        """As many functions of the family as span the products φ_i φ_j of two functions.
-
-        :meta private:
-        """
-        return self.resized(self.size_of_degree(2 * self.degree))
-
-    def from_harmonics(self, sums: Array) -> Array:
-        """Σ φ(t) from Σ h(t), along the first axis: ``[k, …]`` from ``[harmonics, …]``.
-
-        :meta private:
-        """
+    def _from_harmonics(self, sums: Array) -> Array:
+        """Σ φ(t) from Σ h(t), along the first axis: ``[k, …]`` from ``[harmonics, …]``."""
         return sums[: self.size] * self.sup().reshape(-1, *[1] * (sums.ndim - 1))
 
-    def harmonic_products(self, sums: Array) -> Array:
-        """Σ h hᵀ ``[harmonics, harmonics]`` from the sums of the harmonics of `doubled`.
-
-        :meta private:
-        """
-        index, share = products_of_harmonics(self.harmonics, self.periodic)
-        return np.asarray((share * sums[index]).sum(axis=0))
-
-    def harmonic_values(self, t: Array, count: int | None = None) -> Array:
-        """h_i(t) for the first harmonics, by default those of the functions: ``[count, n]``.
-
-        :meta private:
-        """
-        return harmonic_table(t, self.harmonics if count is None else count, self.periodic)
-
-    def in_chebyshev(self) -> Array:
-        """The coefficients of φ_i in T_0, T_1, …, ``[k, k]``; functions that are no polynomials are refused.
-
-        :meta private:
-        """
+    def _in_chebyshev(self) -> Array:
+        """The coefficients of φ_i in T_0, T_1, …, ``[k, k]``; functions that are no polynomials are refused."""
         nodes, between = chebyshev.chebpts1(self.size), np.linspace(-1.0, 1.0, 2 * self.size + 1)
         table = chebyshev.chebvander(nodes, self.size - 1)
         series = np.linalg.solve(table, self._reference_values(nodes).T).T
@@ -693,32 +590,20 @@ class Family(Basis):
             )
         return series
 
-    def to_reference(self, states: ArrayLike) -> Array:
-        """The coordinates t ∈ [-1, 1] of states of the domain: ``[n]``.
-
-        :meta private:
-        """
+    def _clipped(self, states: ArrayLike) -> Array:
+        """The coordinates t ∈ [-1, 1] of states of the domain: ``[n]``."""
         return np.clip(self._to_reference(as_rows(states, 1)[:, 0]), -1.0, 1.0)  # rounding may go past an end
 
-    def to_angle(self, states: ArrayLike) -> Array:
-        """The angles θ of states, with t = cos θ; t = θ/π for periodic functions: ``[n]``.
+    def _to_angle(self, states: ArrayLike) -> Array:
+        """The angles θ of states, with t = cos θ; t = θ/π for periodic functions: ``[n]``."""
+        return np.arccos(self._clipped(states))
 
-        :meta private:
-        """
-        return np.arccos(self.to_reference(states))
-
-    def from_angle(self, angles: Array) -> Array:
-        """The states at angles: ``[n]``.
-
-        :meta private:
-        """
+    def _from_angle(self, angles: Array) -> Array:
+        """The states at angles: ``[n]``."""
         return self._from_reference(np.cos(angles))
 
-    def stationary_points(self, coefficients: ArrayLike) -> Array:
-        """The states, in order, at which Σ c_i φ_i has slope zero, and perhaps a few more.
-
-        :meta private:
-        """
+    def _stationary_points(self, coefficients: ArrayLike) -> Array:
+        """The states, in order, at which Σ c_i φ_i has slope zero, and perhaps a few more."""
         t = self._reference_stationary_points(np.asarray(coefficients, dtype=np.float64))
         return self._from_reference(np.sort(np.clip(t, -1.0, 1.0)))
 
@@ -757,9 +642,9 @@ class Family(Basis):
         return rows
 
     def _reference_derivative(self, t: Array) -> Array:
-        level = self.level.resized(self.harmonics)
+        level = self._level.resized(self._harmonics)
         values = level._reference_values(t) / level.sup()[:, None]
-        return self.from_harmonics(slopes_of_harmonics(self.harmonics, self.periodic) @ values)
+        return self._from_harmonics(slopes_of_harmonics(self._harmonics, self.periodic) @ values)
 
     def _reference_weight(self, t: Array) -> Array:
         return np.ones_like(t)
@@ -812,19 +697,13 @@ class Legendre(Family):
         return np.sqrt(np.arange(self.size) + 0.5)
 
     @property
-    def level(self) -> Family:
-        """Chebyshev polynomials.
-
-        :meta private:
-        """
+    def _level(self) -> Family:
+        """Chebyshev polynomials."""
         return Chebyshev(self.size, self.interval)
 
-    def from_harmonics(self, sums: Array) -> Array:
-        """Σ φ(t) from Σ T(t): a Legendre polynomial is an average of Chebyshev polynomials.
-
-        :meta private:
-        """
-        return super().from_harmonics(np.tensordot(legendre_in_harmonics(self.size), sums[: self.size], axes=1))
+    def _from_harmonics(self, sums: Array) -> Array:
+        """Σ φ(t) from Σ T(t): a Legendre polynomial is an average of Chebyshev polynomials."""
+        return super()._from_harmonics(np.tensordot(legendre_in_harmonics(self.size), sums[: self.size], axes=1))
 
 
 @archive.record
@@ -850,11 +729,8 @@ class Chebyshev(Family):
         with np.errstate(divide="ignore"):
             return 1.0 / np.sqrt(np.maximum(1.0 - t * t, 0.0))
 
-    def arcsine(self, *, design: bool) -> bool:
-        """Always: the weight is that of the arcsine distribution.
-
-        :meta private:
-        """
+    def _arcsine(self, *, design: bool) -> bool:
+        """Always: the weight is that of the arcsine distribution."""
         return True
 
     def _reference_quadrature(self, n: int) -> tuple[Array, Array]:
@@ -884,26 +760,17 @@ class Fourier(Family):
     periodic = True
 
     @staticmethod
-    def degree_of(index: Any) -> Any:
-        """The frequency of the functions with these numbers, counted from 0.
-
-        :meta private:
-        """
+    def _degree_of(index: Any) -> Any:
+        """The frequency of the functions with these numbers, counted from 0."""
         return (index + 1) // 2
 
     @staticmethod
-    def size_of_degree(degree: int) -> int:
-        """The number of functions up to a frequency.
-
-        :meta private:
-        """
+    def _size_of_degree(degree: int) -> int:
+        """The number of functions up to a frequency."""
         return 2 * degree + 1
 
-    def arcsine(self, *, design: bool) -> bool:
-        """Never: uniform states are best on a circle.
-
-        :meta private:
-        """
+    def _arcsine(self, *, design: bool) -> bool:
+        """Never: uniform states are best on a circle."""
         return False
 
     def _reference_values(self, t: Array) -> Array:
@@ -923,18 +790,12 @@ class Fourier(Family):
         """1, and √½ for the constant."""
         return np.where(np.arange(self.size) == 0, np.sqrt(0.5), 1.0)
 
-    def to_angle(self, states: ArrayLike) -> Array:
-        """θ = πt: ``[n]``.
+    def _to_angle(self, states: ArrayLike) -> Array:
+        """θ = πt: ``[n]``."""
+        return np.pi * self._clipped(states)
 
-        :meta private:
-        """
-        return np.pi * self.to_reference(states)
-
-    def from_angle(self, angles: Array) -> Array:
-        """The states at angles, of any number of turns: ``[n]``.
-
-        :meta private:
-        """
+    def _from_angle(self, angles: Array) -> Array:
+        """The states at angles, of any number of turns: ``[n]``."""
         return self._from_reference(np.mod(angles + np.pi, 2 * np.pi) / np.pi - 1)
 
     def _reference_grid(self, count: int) -> Array:
@@ -985,9 +846,9 @@ class ProductBasis(Basis):
         return f"{names} ({self.index}, {self.size} function{'s' * (self.size != 1)})"
 
     @property
-    def level(self) -> ProductBasis:
+    def _level(self) -> ProductBasis:
         """The products with the same span that are orthonormal for the distribution of `design`."""
-        return ProductBasis(self.size, self.interval, tuple(factor.level for factor in self.factors), self.index)
+        return ProductBasis(self.size, self.interval, tuple(factor._level for factor in self.factors), self.index)
 
     def as_read(self, file: str) -> Basis:
         """Refuse factors that `product` refuses."""
@@ -1024,7 +885,7 @@ def product(*factors: Family, index: str = "total") -> Basis:
     for factor in factors:
         if factor.size < 2:
             raise ValueError(f"every coordinate needs at least two functions, got {factor}")
-        if factor.size != factor.harmonics:
+        if factor.size != factor._harmonics:
             raise ValueError(f"the sine and cosine of a frequency belong together: {factor} needs an odd number")
     placed = [factor.interval is not None for factor in factors]
     if any(placed) and not all(placed):
@@ -1047,7 +908,7 @@ def first_functions(size: int, domain: Domain, periodic: Sequence[int] = ()) -> 
 def of_degree(domain: Domain, degree: int, periodic: Sequence[int] = ()) -> Basis:
     """Functions up to a total degree on a box: polynomials, Fourier in periodic coordinates."""
     families = [Fourier if axis in periodic else Legendre for axis in range(len(domain))]
-    return product(*(family(family.size_of_degree(degree)) for family in families)).on(domain)
+    return product(*(family(family._size_of_degree(degree)) for family in families)).on(domain)
 
 
 def fewest(choices: Sequence[Basis], cost: Callable[[Basis], float]) -> tuple[Basis, bool]:
@@ -1072,93 +933,6 @@ def fewest(choices: Sequence[Basis], cost: Callable[[Basis], float]) -> tuple[Ba
         return choices[min(costs, key=costs.__getitem__)], False
     between = range(steps[found - 1] + 1 if found else 0, steps[found] + 1)
     return choices[between[bisect_left(between, True, key=enough)]], True
-
-
-def harmonic_table(t: Array, count: int, periodic: bool) -> Array:
-    """The first harmonics at t ∈ [-1, 1] ``[n]``: ``[count, n]``; an odd number if periodic.
-
-    Args:
-        t: the points.
-        count: the number of harmonics.
-        periodic: sines and cosines of πt; otherwise cosines of arccos t.
-    """
-    rows = np.empty((count, t.size))
-    rows[0] = 1.0
-    if count > 1:
-        (_fill_circle if periodic else _fill_cosines)(rows, t)
-    return rows
-
-
-def _fill_cosines(rows: Array, t: Array) -> None:
-    rows[1] = t
-    have, top = 1, len(rows) - 1
-    while have < top:  # T_{have + j} = 2 T_have T_j − T_{have − j}
-        new = min(have, top - have)
-        after = rows[have + 1 : have + new + 1]
-        np.multiply(rows[1 : new + 1], 2.0 * rows[have], out=after)
-        after -= rows[have - new : have][::-1]
-        have += new
-
-
-def _fill_circle(rows: Array, t: Array) -> None:
-    sin, cos = rows[1::2], rows[0::2]  # sin[m − 1] and cos[m] hold frequency m
-    # One tangent costs less than a sine and a cosine: with T = tan πt/2, sin = 2T/(1 + T²) and cos = 1 − T sin.
-    tan = np.tan(t * (np.pi / 2))
-    np.divide(2.0 * tan, 1.0 + tan * tan, out=sin[0])
-    np.subtract(1.0, tan * sin[0], out=cos[1])
-    have, top = 1, len(sin)
-    while have < top:  # h_{have + j} = 2 cos_have h_j ± h_{have − j}
-        new = min(have, top - have)
-        twice = 2.0 * cos[have]
-        cosines, sines = cos[have + 1 : have + new + 1], sin[have : have + new]
-        np.multiply(cos[1 : new + 1], twice, out=cosines)
-        cosines -= cos[have - new : have][::-1]
-        np.multiply(sin[:new], twice, out=sines)
-        sines[: have - 1] += sin[max(0, have - new - 1) : have - 1][::-1]
-        have += new
-
-
-def products_of_harmonics(count: int, periodic: bool) -> tuple[Array, Array]:
-    """h_i h_j = Σ_t share_tij h of number index_tij, t = 0, 1, for the first harmonics: ``[2, count, count]`` each."""
-    i, j = np.ogrid[:count, :count]
-    if not periodic:
-        return np.array([i + j, abs(i - j)]), np.full((2, count, count), 0.5)
-    m, n = (i + 1) // 2, (j + 1) // 2
-    sine, other = i % 2 == 1, j % 2 == 1
-    total, gap = m + n, abs(m - n)
-    mixed = sine != other  # a sine times a cosine is a sum of sines, anything else one of cosines
-    index = np.array([2 * total - mixed, 2 * gap - (mixed & (gap > 0))])
-    sign = np.where(sine & ~other, np.sign(m - n), np.sign(n - m))
-    share = 0.5 * np.array([np.where(sine & other, -1.0, 1.0), np.where(mixed, sign, 1.0)])
-    return index, share
-
-
-def slopes_of_harmonics(count: int, periodic: bool) -> Array:
-    """D with dh/dt = D h on [-1, 1] for the first harmonics, an odd number if periodic ``[count, count]``."""
-    matrix = np.zeros((count, count))
-    if periodic:
-        for m in range(1, count // 2 + 1):
-            matrix[2 * m - 1, 2 * m], matrix[2 * m, 2 * m - 1] = np.pi * m, -np.pi * m
-        return matrix
-    for n in range(1, count):
-        matrix[n, n - 1 :: -2] = 2.0 * n
-        matrix[n, 0] /= 2
-    return matrix
-
-
-@lru_cache(maxsize=16)
-def legendre_in_harmonics(size: int) -> Array:
-    """P_n = Σ_j c_nj T_j with c_nj ≥ 0 and Σ_j c_nj = 1: ``[size, size]``, read-only.
-
-    P_n(cos θ) = Σ_i a_i a_{n−i} cos (n − 2i)θ with a_i = (2i choose i) / 4^i.
-    """
-    i = np.arange(1, size)
-    a = np.concatenate([[1.0], np.cumprod((2 * i - 1) / (2 * i))])
-    matrix = np.zeros((size, size))
-    for n in range(size):
-        np.add.at(matrix[n], abs(n - 2 * np.arange(n + 1)), a[: n + 1] * a[n::-1])
-    matrix.flags.writeable = False
-    return matrix
 
 
 @lru_cache

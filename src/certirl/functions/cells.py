@@ -9,27 +9,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.functions.bases import REFERENCE
 from certirl.functions.formulas import HAT, PERIODIC_HAT, Axis, Expansion, Term
+from certirl.functions.functions import Functions
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
 from certirl.ground.doors import as_array, shown
-from certirl.ground.records import Record
-
-if TYPE_CHECKING:
-    from certirl.functions.components import Component
 
 MOST_COORDINATES = 4
 
 
 @archive.record
 @dataclass(frozen=True)
-class Cells(Record):
+class Cells(Functions):
     """Hats ψ_i on a grid: 1 at the i-th point, 0 at the others, multilinear in between.
 
     Attributes:
@@ -82,13 +79,6 @@ class Cells(Record):
         return len(self.counts)
 
     @property
-    def components(self) -> tuple[Component, ...]:
-        """The one component of a state that is not divided."""
-        from certirl.functions.components import Component
-
-        return (Component("state", tuple(range(self.dimension)), self),)  # type: ignore[arg-type]
-
-    @property
     def domain(self) -> Domain:
         """The box of the grid."""
         return REFERENCE * self.dimension if self.box is None else self.box
@@ -111,10 +101,7 @@ class Cells(Record):
 
     @property
     def sides(self) -> Array:
-        """Lengths of the sides of a cell ``[d]``.
-
-        :meta private:
-        """
+        """Lengths of the sides of a cell ``[d]``."""
         return np.ptp(self.domain, axis=1) / np.array(self.shape)
 
     def points(self) -> Array:
@@ -133,7 +120,9 @@ class Cells(Record):
     def middles(self) -> list[Array]:
         """The middles of the cells along each coordinate.
 
-        :meta private:
+        Example:
+            >>> certirl.Cells((5,)).middles()
+            [array([-0.75, -0.25,  0.25,  0.75])]
         """
         sides = zip(self.domain, self.sides, self.shape, strict=True)
         return [low + side * (np.arange(count) + 0.5) for (low, _), side, count in sides]
@@ -157,11 +146,8 @@ class Cells(Record):
         before = np.minimum(place.astype(np.intp), steps - 1)
         return before, place - before
 
-    def corners(self, states: ArrayLike) -> tuple[NDArray[np.intp], Array]:
-        """The hats that are not zero at each state, and their values ``[n, 2ᵈ]``: sums are 1.
-
-        :meta private:
-        """
+    def _corners(self, states: ArrayLike) -> tuple[NDArray[np.intp], Array]:
+        """The hats that are not zero at each state, and their values ``[n, 2ᵈ]``: sums are 1."""
         rows = as_rows(states, self.dimension)
         index, value = np.zeros((len(rows), 1), dtype=np.intp), np.ones((len(rows), 1))
         for axis, count in enumerate(self.counts):
@@ -180,7 +166,7 @@ class Cells(Record):
         """
         from scipy.sparse import csr_array
 
-        index, value = self.corners(states)
+        index, value = self._corners(states)
         starts = np.arange(0, index.size + 1, index.shape[1])
         return csr_array((value.ravel(), index.ravel(), starts), shape=(len(index), self.size))
 
@@ -200,14 +186,11 @@ class Cells(Record):
             >>> certirl.Cells((3,)).combined([-0.5, 1.0], np.array([0.0, 2.0, 1.0]))
             array([1., 1.])
         """
-        index, value = self.corners(states)
+        index, value = self._corners(states)
         return np.einsum("nc,nc->n", np.asarray(coefficients)[index], value)
 
-    def terms(self, coefficients: Array) -> tuple[Term, ...]:
-        """Σ c_i ψ_i for writers: an expansion in all products of hats.
-
-        :meta private:
-        """
+    def _terms(self, coefficients: Array) -> tuple[Term, ...]:
+        """Σ c_i ψ_i for writers: an expansion in all products of hats."""
         axes = tuple(
             Axis(axis, PERIODIC_HAT if axis in self.periodic else HAT, low, side, count)
             for axis, ((low, _), side, count) in enumerate(
@@ -216,12 +199,9 @@ class Cells(Record):
         )
         return (Expansion(axes, coefficients),)
 
-    def summed(self, states: ArrayLike) -> Array:
-        """Σ_n ψ_i(s_n) over states, for every hat ``[k]``.
-
-        :meta private:
-        """
-        index, value = self.corners(states)
+    def _summed(self, states: ArrayLike) -> Array:
+        """Σ_n ψ_i(s_n) over states, for every hat ``[k]``."""
+        index, value = self._corners(states)
         return np.bincount(index.ravel(), weights=value.ravel(), minlength=self.size)
 
     def value_range(self, coefficients: Array) -> tuple[float, float]:
@@ -233,11 +213,8 @@ class Cells(Record):
         """
         return float(coefficients.min()), float(coefficients.max())
 
-    def roughness(self, order: int = 2) -> Any:
-        """The sparse matrix ``[k, k]`` of Σ (first or second differences along each coordinate)².
-
-        :meta private:
-        """
+    def _roughness(self, order: int = 2) -> Any:
+        """The sparse matrix ``[k, k]`` of Σ (first or second differences along each coordinate)²."""
         from scipy.sparse import csr_array, diags_array, eye_array, kron
 
         total, stencil = csr_array((self.size, self.size)), {1: [-1.0, 1.0], 2: [1.0, -2.0, 1.0]}[order]

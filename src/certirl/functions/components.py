@@ -8,14 +8,15 @@ may be shared by the components.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, Family, Legendre, as_basis, product
 from certirl.functions.formulas import Term, shifted
+from certirl.functions.functions import Functions
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_rows, describe
 from certirl.ground.doors import as_count
@@ -56,12 +57,9 @@ class Component(Record):
         """
         return states[..., list(self.coordinates)]
 
-    def terms(self, coefficients: Array) -> tuple[Term, ...]:
-        """Σ c_i φ_i for writers, as functions of whole states.
-
-        :meta private:
-        """
-        return tuple(shifted(term, self.coordinates) for term in self.basis.terms(coefficients))
+    def _terms(self, coefficients: Array) -> tuple[Term, ...]:
+        """Σ c_i φ_i for writers, as functions of whole states."""
+        return tuple(shifted(term, self.coordinates) for term in self.basis._terms(coefficients))
 
     def __str__(self) -> str:
         return f"{self.name}: {self.basis} on {describe(self.basis.domain)}"
@@ -69,7 +67,7 @@ class Component(Record):
 
 @archive.record
 @dataclass(frozen=True)
-class SumBasis(Record):
+class SumBasis(Functions):
     """The functions of several components side by side: expansions are sums over components.
 
     Attributes:
@@ -82,7 +80,8 @@ class SumBasis(Record):
         (4, 2, ((-1.0, 1.0), (-1.0, 1.0)))
     """
 
-    components: tuple[Component, ...]
+    components: tuple[Component, ...] = field()  # in place of the property of other functions
+    has_derivatives: ClassVar[bool] = True
 
     def as_read(self, file: str) -> SumBasis:
         """Refuse components that do not hold every coordinate once.
@@ -117,28 +116,15 @@ class SumBasis(Record):
 
     @property
     def parts(self) -> tuple[Family, ...]:
-        """The family of every coordinate, in the order of the coordinates.
-
-        :meta private:
-        """
+        """The family of every coordinate, in the order of the coordinates."""
         return tuple(part for _, part in sorted(self._by_coordinate("parts")))
 
     def _by_coordinate(self, name: str) -> list[tuple[int, Any]]:
         values = [(component.coordinates, getattr(component.basis, name)) for component in self.components]
         return [pair for coordinates, value in values for pair in zip(coordinates, value, strict=True)]
 
-    def on(self, domain: Domain) -> Self:
-        """The same functions: the components are placed already.
-
-        :meta private:
-        """
-        return self
-
-    def split(self, coefficients: Array) -> list[Array]:
-        """The coefficients of every component ``[k_j]``.
-
-        :meta private:
-        """
+    def _split(self, coefficients: Array) -> list[Array]:
+        """The coefficients of every component ``[k_j]``."""
         return np.split(coefficients, np.cumsum([component.basis.size for component in self.components])[:-1])
 
     def combined(self, states: ArrayLike, coefficients: Array) -> Array:
@@ -149,16 +135,13 @@ class SumBasis(Record):
             array([1.225])
         """
         rows = as_rows(states, self.dimension)
-        pairs = zip(self.components, self.split(coefficients), strict=True)
+        pairs = zip(self.components, self._split(coefficients), strict=True)
         return np.sum([component.basis.combined(component.of(rows), c) for component, c in pairs], axis=0)
 
-    def summed(self, states: ArrayLike) -> Array:
-        """Σ_n φ_ji(s_n) over states, for every function ``[k]``.
-
-        :meta private:
-        """
+    def _summed(self, states: ArrayLike) -> Array:
+        """Σ_n φ_ji(s_n) over states, for every function ``[k]``."""
         rows = as_rows(states, self.dimension)
-        return np.concatenate([component.basis.summed(component.of(rows)) for component in self.components])
+        return np.concatenate([component.basis._summed(component.of(rows)) for component in self.components])
 
     def value_range(self, coefficients: Array) -> tuple[float, float]:
         """Bounds of all values of an expansion: the sums of those of the components.
@@ -167,7 +150,7 @@ class SumBasis(Record):
             >>> tuple(round(end, 3) for end in basis.value_range(np.array([0.0, 1.0, 0.0, 1.0])))
             (-2.449, 2.449)
         """
-        pairs = zip(self.components, self.split(coefficients), strict=True)
+        pairs = zip(self.components, self._split(coefficients), strict=True)
         low, high = zip(*(component.basis.value_range(c) for component, c in pairs), strict=True)
         return sum(low), sum(high)
 

@@ -70,10 +70,7 @@ class Ends(Record):
         return f"{self.worth:.4g} at terminal states with {in_words(self.boxes)}, 0 at all others"
 
     def within(self, boxes: Array) -> tuple[Array, Array]:
-        """Boxes of all terminal states ``[c, 2, d]`` from given ones, and the number in each ``[c]``: the last counts.
-
-        :meta private:
-        """
+        """Boxes of all terminal states ``[c, 2, d]`` from given ones, and its number ``[c]``; the last counts."""
         low, high = np.maximum(boxes[:, None, 0], self.boxes[:, 0]), np.minimum(boxes[:, None, 1], self.boxes[:, 1])
         both = np.stack([low, high], axis=2)[(low < high).all(axis=2)]
         return np.concatenate([boxes, both]), np.append(np.zeros(len(boxes)), np.full(len(both), self.worth))
@@ -83,7 +80,7 @@ class Ends(Record):
 class EndBasis(Basis):
     """The functions of a basis at states that are not terminal, and one that is 1 at the terminal states of some boxes.
 
-    Whether a state is terminal is for the caller to say: `values` are those of states that are not, `at_ends` those of
+    Whether a state is terminal is for the caller to say: `values` are those of states that are not, `_at_ends` those of
     terminal ones.
 
     Attributes:
@@ -97,6 +94,7 @@ class EndBasis(Basis):
     boxes: Array = field(kw_only=True)
 
     kind: ClassVar[str] = "functions with ends"
+    has_ends: ClassVar[bool] = True
 
     @classmethod
     def of(cls, base: Basis, boxes: Array) -> EndBasis:
@@ -137,14 +135,14 @@ class EndBasis(Basis):
         """The states of the basis's design ``[n, d]``."""
         return self.base.design(n, rng)
 
-    def ends(self, coefficients: Array) -> Ends:
-        """The sum at terminal states."""
+    @property
+    def _without_ends(self) -> Basis:
+        return self.base
+
+    def _at_ends(self, states: Array) -> Array:
+        values = np.zeros((len(states), self.size))
+        values[:, -1] = inside(self.boxes, states)
+        return values
+
+    def _ends(self, coefficients: Array) -> Ends:
         return Ends(self.boxes, float(coefficients[-1]))
-
-
-def at_ends(basis: Basis, states: Array) -> Array:
-    """The functions of V at terminal states ``[n, k]``: 0, but for that of the ends."""
-    values = np.zeros((len(states), basis.size))
-    if isinstance(basis, EndBasis):
-        values[:, -1] = inside(basis.boxes, states)
-    return values

@@ -138,7 +138,7 @@ def _interval_candidates(basis: Basis, coefficients: Array, *, exact: bool) -> A
     """States of an interval that include every local minimum, in order ``[m]``."""
     states = basis.grid((4 if exact else 8) * basis.size + 1)[:, 0]
     if exact:
-        states = np.unique(np.concatenate([states, basis.parts[0].stationary_points(coefficients)]))
+        states = np.unique(np.concatenate([states, basis.parts[0]._stationary_points(coefficients)]))
     return _with_newton_steps(basis, coefficients, _lowest(basis, coefficients, states)[0])
 
 
@@ -233,11 +233,11 @@ class Wave:
         part = self.parts[axis]
         if order == 0:  # by recurrence, which keeps all digits
             return part._reference_values(angles / np.pi if part.periodic else np.cos(angles))
-        number = np.arange(part.harmonics)
-        frequency = part.degree_of(number)
+        number = np.arange(part._harmonics)
+        frequency = part._degree_of(number)
         phase = np.where(part.periodic & (number % 2 == 1), -np.pi / 2, 0.0)  # sines are cosines a quarter later
         shifted = np.outer(frequency, angles) + (phase + order * np.pi / 2)[:, None]
-        return part.from_harmonics(frequency[:, None] ** order * np.cos(shifted))
+        return part._from_harmonics(frequency[:, None] ** order * np.cos(shifted))
 
     def slopes(self, angles: Array) -> tuple[Array, Array]:
         """The gradient ``[n, d]`` and the second derivatives ``[n, d, d]``."""
@@ -255,7 +255,7 @@ class Wave:
 
     def states(self, angles: Array) -> Array:
         """The states at angles ``[n, d]``."""
-        return np.column_stack([part.from_angle(t) for part, t in zip(self.parts, angles.T, strict=True)])
+        return np.column_stack([part._from_angle(t) for part, t in zip(self.parts, angles.T, strict=True)])
 
 
 def _box_minima(wave: Wave, more: Array | None) -> Array:

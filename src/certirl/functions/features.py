@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.functions.formulas import Expansion, Formula, Named, Term
+from certirl.functions.functions import Functions
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_rows, uniform_states
@@ -25,10 +26,6 @@ from certirl.ground.doors import (
     shown,
     takes,
 )
-from certirl.ground.records import Record
-
-if TYPE_CHECKING:
-    from certirl.functions.components import Component
 
 TERMINAL = "terminal"
 MOST = 50  # features of a reward
@@ -84,7 +81,7 @@ def _for_action(function: Callable[..., Any], action: int) -> Callable[[Array], 
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Features(Record):
+class Features(Functions):
     """Named functions f_i of the state, as the functions of a `Reward`.
 
     Attributes:
@@ -110,23 +107,6 @@ class Features(Record):
     acting: tuple[bool, ...]
     box: Domain
     trials: Annotated[Array, Shape("m p")] = field(repr=False)
-
-    @classmethod
-    def of(cls, features: Mapping[str, Feature], domain: Domain) -> Features:
-        """Evaluate the functions at a few states of the domain, which refuses those that are none.
-
-        :meta private:
-        """
-        from certirl.functions.reward import values_alone
-
-        functions, states = tuple(features.values()), _trial_states(domain)
-        for name, function in features.items():
-            if not isinstance(function, str):
-                of_states = _for_action(function, 1) if _acts(function) else function
-                values_alone(of_states, states, name=f"the feature {name!r}")
-        acting = tuple(_acts(function) for function in functions)
-        empty = cls(tuple(features), functions, acting, domain, np.zeros((0, len(functions))))
-        return replace(empty, trials=empty.values(states, 1))
 
     def as_read(self, file: str) -> Features:
         """Refuse numbers of names, functions and values that differ.
@@ -155,20 +135,6 @@ class Features(Record):
         """The box of states."""
         return self.box
 
-    @property
-    def components(self) -> tuple[Component, ...]:
-        """The one component of a state that is not divided."""
-        from certirl.functions.components import Component
-
-        return (Component("state", tuple(range(self.dimension)), self),)  # type: ignore[arg-type]
-
-    def on(self, domain: Domain) -> Features:
-        """The same functions: they have their box already.
-
-        :meta private:
-        """
-        return self
-
     def values(self, states: ArrayLike, action: Action = None) -> Array:
         """f_i(s), or f_i(s, a), at states that are not terminal ``[n, p]``; of one action or one for each state.
 
@@ -193,18 +159,15 @@ class Features(Record):
             total += coefficients[index] * self._value(int(index), rows, action)
         return total
 
-    def terms(self, coefficients: Array) -> tuple[Term, ...]:
-        """Σ θ_i f_i for writers: features that are rewards as these, other functions by name.
-
-        :meta private:
-        """
+    def _terms(self, coefficients: Array) -> tuple[Term, ...]:
+        """Σ θ_i f_i for writers: features that are rewards as these, other functions by name."""
         terms = list[Term]()
         for index in np.flatnonzero(coefficients).tolist():
             function, weight = self.functions[index], float(coefficients[index])
             if isinstance(function, str):
                 terms.append(Expansion((), np.array([-weight]), np.zeros((1, 0), dtype=np.intp)))
                 continue
-            inner = getattr(function, "formula", None)
+            inner = getattr(function, "_formula", None)
             if isinstance(inner, Formula) and not inner.zero_at_terminal:
                 terms += [term.scaled(weight) for term in inner.terms]
             else:
@@ -232,17 +195,14 @@ class Features(Record):
             total[at] = values_of(_for_action(function, taken), rows[at], name=f"the feature {name!r}")
         return total
 
-    def value_range(self, coefficients: Array) -> None:
-        """None: nothing is proved of functions that can only be called.
+    def _acts(self, coefficients: Array) -> bool:
+        return any(acts and weight for acts, weight in zip(self.acting, coefficients, strict=True))
 
-        :meta private:
-        """
+    def _combined(self, states: Array, coefficients: Array, action: Action) -> Array:
+        return self.combined(states, coefficients, action)
 
-    def with_functions(self, features: Mapping[str, Feature]) -> Features:
-        """The same with functions that a file did not keep; each must have the values that were saved.
-
-        :meta private:
-        """
+    def _with_functions(self, features: Mapping[str, Feature]) -> Features:
+        """The same with functions that a file did not keep; each must have the values that were saved."""
         check_features(features)
         unknown = [name for name in features if name not in self.names]
         if unknown:
@@ -266,13 +226,8 @@ class Features(Record):
                 )
         return complete
 
-    def formula(self, coefficients: Array) -> str:
-        """The sum as it is read: ``−1.02 s² + 0.204 s``.
-
-        Example:
-            >>> features.formula(np.array([-2.0]))
-            '−2 s²'
-        """
+    def _in_words(self, coefficients: Array) -> str:
+        """The sum as it is read: ``−1.02 s² + 0.204 s``."""
         terms = []
         for index in np.flatnonzero(coefficients):
             name = f"({self.names[index]} − 1)" if self.functions[index] == TERMINAL else self.names[index]
@@ -284,3 +239,17 @@ class Features(Record):
 
 def _trial_states(domain: Domain) -> Array:
     return uniform_states(domain, TRIALS, np.random.default_rng(0))
+
+
+def features_of(features: Mapping[str, Feature], domain: Domain) -> Features:
+    """These functions as `Features`: evaluated at a few states of the domain, which refuses those that are none."""
+    from certirl.functions.reward import values_alone
+
+    functions, states = tuple(features.values()), _trial_states(domain)
+    for name, function in features.items():
+        if not isinstance(function, str):
+            of_states = _for_action(function, 1) if _acts(function) else function
+            values_alone(of_states, states, name=f"the feature {name!r}")
+    acting = tuple(_acts(function) for function in functions)
+    empty = Features(tuple(features), functions, acting, domain, np.zeros((0, len(functions))))
+    return replace(empty, trials=empty.values(states, 1))

@@ -38,8 +38,6 @@ class Axis(NamedTuple):
         centre: the state with t = 0.
         scale: the unit of t.
         size: the number of functions.
-
-    :meta private:
     """
 
     coordinate: int
@@ -58,8 +56,6 @@ class Expansion:
         coefficients: c ``[k]``.
         indices: the numbers of the functions ``[k, d]``; None for all combinations, the last axis varying fastest, of
             functions of which two at most are not zero (hats).
-
-    :meta private:
     """
 
     axes: tuple[Axis, ...]
@@ -81,8 +77,6 @@ class Ridges:
         directions: ω ``[p, m]``.
         offsets: b ``[m]``.
         weights: w ``[m]``.
-
-    :meta private:
     """
 
     axes: tuple[Axis, ...]
@@ -104,8 +98,6 @@ class Named:
         name: of the function.
         weight: w.
         acts: whether it depends on the action.
-
-    :meta private:
     """
 
     name: str
@@ -127,8 +119,6 @@ class Group(NamedTuple):
         name: of the group.
         coordinates: its columns of the states.
         terms: whose sum is R_j.
-
-    :meta private:
     """
 
     name: str
@@ -147,8 +137,6 @@ class Formula:
         boxes: of the terminal states, low < s ≤ high ``[b, 2, d]``; None if they are not known as boxes.
         ends: R at terminal states; None if it is 0 at all of them.
         title: what it is, in words.
-
-    :meta private:
     """
 
     domain: Domain

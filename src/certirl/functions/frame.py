@@ -15,9 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from certirl.functions.bases import Basis, products_of_harmonics, slopes_of_harmonics
+from certirl.functions.bases import Basis
 from certirl.functions.extrema import minimum
+from certirl.functions.harmonics import harmonic_table, products_of_harmonics, slopes_of_harmonics
 from certirl.functions.inequalities import blending
+from certirl.functions.spread import inflation, spread_counts, spread_points
 from certirl.ground.domain import Array
 
 _DENSE = (20.0, 3.0)  # points per degree of one coordinate in a dense mesh, at most and at least
@@ -68,11 +70,11 @@ class Frame:
     """
 
     def __init__(self, columns: Basis) -> None:
-        self.columns, self.basis, self.size = columns, columns.level, columns.size
+        self.columns, self.basis, self.size = columns, columns._level, columns.size
         self.parts, self.indices, self.degrees = self.basis.parts, self.basis.indices, self.basis.degrees
-        self.wide = tuple(part.doubled().size for part in self.parts)
-        self.wider = tuple(part.size_of_degree(4 * part.degree) for part in self.parts)
-        self.narrow = tuple(part.harmonics for part in self.parts)
+        self.wide = tuple(part._doubled().size for part in self.parts)
+        self.wider = tuple(part._size_of_degree(4 * part.degree) for part in self.parts)
+        self.narrow = tuple(part._harmonics for part in self.parts)
         self.change = _change(columns, self.basis)
         self._steps = [products_of_harmonics(part.size, part.periodic) for part in self.parts]
 
@@ -86,7 +88,8 @@ class Frame:
         coordinates = zip(self.parts, self.wide if counts is None else counts, states.T, strict=True)
         # States were checked where they came in; rounding may go past an end.
         return [
-            part.harmonic_values(np.clip(part._to_reference(s), -1.0, 1.0), count) for part, count, s in coordinates
+            harmonic_table(np.clip(part._to_reference(s), -1.0, 1.0), count, part.periodic)
+            for part, count, s in coordinates
         ]
 
     def of_tables(self, tables: list[Array]) -> Array:
@@ -137,7 +140,7 @@ class Frame:
     @cached_property
     def nodes(self) -> Array:
         """h ``[q, k]`` at as many spread points as there are products of four functions; see `at_nodes`."""
-        return self.values(self.basis.spread_points(*self.wider))
+        return self.values(spread_points(self.basis, *self.wider))
 
     def at_nodes(self, sums: Array) -> Array:
         """Weights ``[…, q]`` of the nodes from sums Σ χ f ``[…, *wider]``: Σ_r g(s_r) f_r is Σ_q weight_q g(node q).
@@ -145,7 +148,7 @@ class Frame:
         For every product g of at most four functions: the harmonics are orthogonal on the points of each coordinate.
         """
         for part, count in zip(self.parts, self.wider, strict=True):
-            table = part.harmonic_values(part.to_reference(part.spread_points(count)[:, 0]), count)
+            table = harmonic_table(part._clipped(spread_points(part, count)[:, 0]), count, part.periodic)
             shares = np.where(np.arange(count) == 0, 1.0, 2.0)[:, None] / count
             sums = np.tensordot(sums, shares * table, axes=(-self.dimension, 0))  # each turn puts its points last
         return sums.reshape(*sums.shape[: sums.ndim - self.dimension], -1)
@@ -156,8 +159,8 @@ class Frame:
 
     def mesh(self, counts: tuple[int, ...]) -> Mesh:
         """Spread points, ``counts`` along the coordinates."""
-        basis = self.basis
-        return Mesh(counts, basis.spread_points(*counts), basis.inflation(*counts), basis.inflation(*counts, times=2))
+        factor, double = (inflation(self.basis, *counts, times=times) for times in (1, 2))
+        return Mesh(counts, spread_points(self.basis, *counts), factor, double)
 
     def band(self, log_events: float) -> Mesh:
         """The mesh for which inflation times √L is least, L = log_events + log N: few points cost between them.
@@ -180,7 +183,7 @@ class Frame:
     @cached_property
     def visited(self) -> Mesh:
         """A coarse one, for bounds that need not be sharp."""
-        return self.mesh(tuple(max(n, 2) for n in self.basis.spread_counts(_VISITED)))
+        return self.mesh(tuple(max(n, 2) for n in spread_counts(self.basis, _VISITED)))
 
     @cached_property
     def coarse(self) -> Mesh:
@@ -189,9 +192,9 @@ class Frame:
 
     def _dense(self, most: int, shares: tuple[float, float] = _DENSE) -> Mesh:
         share, least = shares
-        while prod(self.basis.spread_counts(share)) > most and share > least:
+        while prod(spread_counts(self.basis, share)) > most and share > least:
             share -= 0.25
-        return self.mesh(tuple(max(n, 2) for n in self.basis.spread_counts(share)))
+        return self.mesh(tuple(max(n, 2) for n in spread_counts(self.basis, share)))
 
     def tensor(self, curve: Array) -> Array:
         """An expansion as coefficients of all products of harmonics, every sine beside its cosine."""
@@ -202,7 +205,7 @@ class Frame:
     def on_axes(self, tensor: Array, axes: list[Array]) -> Array:
         """The values of a tensor at all combinations of one number from each axis: ``[n_1, …, n_d]``."""
         for part, count, axis in zip(self.parts, tensor.shape, axes, strict=True):
-            table = part.harmonic_values(part.to_reference(axis), count)
+            table = harmonic_table(part._clipped(axis), count, part.periodic)
             tensor = np.tensordot(tensor, table, axes=(0, 0))  # each turn puts its points last
         return tensor
 
@@ -232,7 +235,7 @@ class Frame:
     @cached_property
     def dense_axes(self) -> list[Array]:
         """The coordinates of the dense mesh."""
-        return [part.spread_points(n)[:, 0] for part, n in zip(self.parts, self.dense.counts, strict=True)]
+        return [spread_points(part, n)[:, 0] for part, n in zip(self.parts, self.dense.counts, strict=True)]
 
     @cached_property
     def dense_values(self) -> Array:
@@ -284,7 +287,7 @@ class Frame:
         """
         total = np.zeros(())
         for part, axis, half in zip(self.parts, cells.axes, cells.half, strict=True):
-            low, middle, high = (part.to_angle(np.clip(x, *part.domain[0])) for x in (axis - half, axis, axis + half))
+            low, middle, high = (part._to_angle(np.clip(x, *part.domain[0])) for x in (axis - half, axis, axis + half))
             reach = np.maximum(np.abs(low - middle), np.abs(high - middle))
             total = np.add.outer(total, part.degree * reach)
         return total
@@ -317,12 +320,12 @@ def frame(columns: Basis) -> Frame:
 
 @lru_cache(maxsize=64)
 def _band(harmonics: Frame, log_events: float) -> Mesh:
-    best, counts = np.inf, harmonics.basis.spread_counts(2.0)
+    best, counts = np.inf, spread_counts(harmonics.basis, 2.0)
     for share in np.arange(1.0, 12.0, 0.125):
-        points = harmonics.basis.spread_counts(float(share))
+        points = spread_counts(harmonics.basis, float(share))
         if prod(points) > _MOST_BAND and np.isfinite(best):
             break
-        cost = harmonics.basis.inflation(*points) * (log_events + np.log(prod(points))) ** 0.5
+        cost = inflation(harmonics.basis, *points) * (log_events + np.log(prod(points))) ** 0.5
         if cost < best:
             best, counts = cost, points
     return harmonics.mesh(counts)
@@ -333,7 +336,7 @@ def _change(columns: Basis, level: Basis) -> Array:
     matrix = np.ones((columns.size, columns.size))
     families = zip(columns.parts, level.parts, columns.indices.T, level.indices.T, strict=True)
     for family, part, rows, places in families:
-        matrix *= family.from_harmonics(np.eye(part.harmonics))[np.ix_(rows, places)]
+        matrix *= family._from_harmonics(np.eye(part._harmonics))[np.ix_(rows, places)]
     return matrix
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from certirl.functions.bases import Family
+from certirl.functions.spread import spread_points
 from certirl.ground.domain import Array
 
 # Failures, each of probability e^−L, that one `empirical_bernstein` pays for: the second moment, above, below.
@@ -191,7 +192,7 @@ def blending(basis: Family, count: int, states: Array) -> Array:
 def _blending(basis: Family, count: int, at_states: bytes) -> Array:
     states = np.frombuffer(at_states)[:, None]
     top = basis.degree
-    angles, at_points = (basis.to_angle(x) for x in (states, basis.spread_points(count)))
+    angles, at_points = (basis._to_angle(x) for x in (states, spread_points(basis, count)))
     end = (count if basis.periodic else 2 * count) - top  # frequencies from here on are taken for lower ones
     if end <= top:
         raise ValueError(f"expansions of degree {top} are not determined by {count} points")

@@ -21,9 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.components import Component, SumBasis
-from certirl.functions.ends import EndBasis, Ends
+from certirl.functions.ends import Ends
 from certirl.functions.features import Action, Features
 from certirl.functions.formulas import Formula, Group
+from certirl.functions.functions import Functions
 from certirl.ground import archive
 from certirl.ground.archive import Shape, Words
 from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, like_input, uniform_states
@@ -105,7 +106,7 @@ class Reward(Record):
 
     _derived: ClassVar[tuple[str, ...]] = ("domain", "norm", "range")
     thread_safe: ClassVar[bool] = True
-    basis: Basis | Cells | SumBasis | Features
+    basis: Functions | Cells | SumBasis | Features
     coefficients: Annotated[Array, Shape("basis.size")]
     ended: Callable[[Array], Any] | None = None
     zero_at_terminal: bool = False
@@ -113,7 +114,7 @@ class Reward(Record):
     ends: Ends | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.basis, Basis | Cells | SumBasis | Features):
+        if not isinstance(self.basis, Functions):
             raise TypeError(f"the basis of a reward must be one such as certirl.Legendre(11), got {shown(self.basis)}")
         coefficients = as_reals(self.coefficients, "the coefficients of a reward").astype(np.float64)
         if coefficients.shape != (self.basis.size,):
@@ -182,25 +183,19 @@ class Reward(Record):
 
         An action, or one for each state, is for rewards of features that depend on it.
         """
-        if self.forgotten:
+        if self._forgotten:
             raise ValueError(
                 "a file keeps terminal states only where a few boxes describe them, and these it could not: pass them "
                 "again, solution = solution.with_terminal(simulator.terminal)"
             )
         rows = as_states(states, self.domain, instead=f"the function is defined on {describe(self.domain)} only")
-        if isinstance(self.basis, Features):
-            values = self.basis.combined(rows, self.coefficients, action)
-        else:
-            values = self.basis.combined(rows, self.coefficients)
+        values = self.basis._combined(rows, self.coefficients, action)
         if self.ended is not None:
-            values = np.where(self.ended(rows), self.at_terminal(rows), values)
+            values = np.where(self.ended(rows), self._at_terminal(rows), values)
         return like_input(values, states, self.basis.dimension)
 
-    def at_terminal(self, states: Array) -> Array:
-        """R at terminal states ``[n]``; the caller selects them.
-
-        :meta private:
-        """
+    def _at_terminal(self, states: Array) -> Array:
+        """R at terminal states ``[n]``; the caller selects them."""
         return np.zeros(len(states)) if self.ends is None else self.ends(states)
 
     def extrapolated(self, states: ArrayLike) -> Any:
@@ -215,7 +210,7 @@ class Reward(Record):
             array([False,  True])
         """
         rows, weights = as_states(states, self.domain), np.zeros(1)
-        if self.extrapolation is not None and isinstance(self.basis, Cells):
+        if self.extrapolation is not None:
             weights = self.basis.combined(rows, self.extrapolation.astype(float))
         marks = like_input(np.broadcast_to(weights > 0.5, len(rows)), states, self.basis.dimension)
         return marks if isinstance(marks, np.ndarray) else bool(marks)
@@ -227,7 +222,7 @@ class Reward(Record):
             >>> round(reward.derivative(0.5), 3)
             1.225
         """
-        if isinstance(self.basis, Cells | Features) or self.zero_at_terminal:
+        if not self.basis.has_derivatives or self.zero_at_terminal:
             raise ValueError(f"only an expansion in a basis, without terminal states, has a derivative, got {self}")
         axis = as_count(axis, "axis", least=0, most=self.basis.dimension - 1, meaning="the number of a coordinate")
         rows = as_states(states, self.domain, instead=f"the function is defined on {describe(self.domain)} only")
@@ -253,7 +248,7 @@ class Reward(Record):
         components = self.components
         if len(components) == 1:
             return (self,)
-        pieces = SumBasis(components).split(self.coefficients)
+        pieces = SumBasis(components)._split(self.coefficients)
         return tuple(Reward(component.basis, piece) for component, piece in zip(components, pieces, strict=True))
 
     def __getitem__(self, name: str | int) -> Reward:
@@ -266,8 +261,7 @@ class Reward(Record):
     @property
     def of_actions(self) -> bool:
         """Whether R depends on the action, by features that do."""
-        acting = self.basis.acting if isinstance(self.basis, Features) else ()
-        return any(acts and weight for acts, weight in zip(acting, self.coefficients, strict=False))
+        return self.basis._acts(self.coefficients)
 
     @property
     def norm(self) -> float:
@@ -280,34 +274,29 @@ class Reward(Record):
         return None if self.zero_at_terminal else self.basis.value_range(self.coefficients)
 
     @property
-    def forgotten(self) -> bool:
-        """Whether there are terminal states, but the file of the reward could not keep which.
-
-        :meta private:
-        """
+    def _forgotten(self) -> bool:
+        """Whether there are terminal states, but the file of the reward could not keep which."""
         return self.zero_at_terminal and self.ended is None
 
     def __str__(self) -> str:
         paid = "" if self.ends is None else f", {self.ends}"
-        if isinstance(self.basis, Features):
+        words = self.basis._in_words(self.coefficients)
+        if words is not None:
             terminal = paid or (", 0 at terminal states" if self.zero_at_terminal else "")
             arguments = "s, a" if self.of_actions else "s"
-            return f"R({arguments}) = {self.basis.formula(self.coefficients)}{terminal}"
+            return f"R({arguments}) = {words}{terminal}"
         names = [f"R({component.name})" for component in self.components]
         total = " + ".join(names) if len(names) <= 4 else f"{names[0]} + {names[1]} + … + {names[-1]}"
         where = f"{self.basis} on {describe(self.domain)}" if len(names) == 1 else f"{total}, {self.basis}"
         return f"{where}, ‖α‖₁ = {self.norm:.4g}{paid}"
 
     @property
-    def formula(self) -> Formula:
-        """The terms of R, from which every writer goes.
-
-        :meta private:
-        """
+    def _formula(self) -> Formula:
+        """The terms of R, from which every writer goes."""
         components = self.components
-        pieces = SumBasis(components).split(self.coefficients) if len(components) > 1 else [self.coefficients]
+        pieces = SumBasis(components)._split(self.coefficients) if len(components) > 1 else [self.coefficients]
         groups = tuple(
-            Group(component.name, component.coordinates, component.terms(piece))
+            Group(component.name, component.coordinates, component._terms(piece))
             for component, piece in zip(components, pieces, strict=True)
         )
         boxes = getattr(self.ended, "boxes", None)
@@ -335,7 +324,7 @@ class Reward(Record):
         """
         from certirl.functions.texts import latex
 
-        return latex(self.formula, digits=digits, terms=terms, names=names, symbol=symbol)
+        return latex(self._formula, digits=digits, terms=terms, names=names, symbol=symbol)
 
     def to_python(self) -> str:
         """A module that defines ``reward(state)`` and needs NumPy alone; states and values as of the reward itself.
@@ -348,7 +337,7 @@ class Reward(Record):
         """
         from certirl.functions.texts import python
 
-        return python(self.formula)
+        return python(self._formula)
 
     def to_json(self) -> str:
         """The reward as JSON text; `from_json` reads it back, `certirl.load` a file of it. Functions are not kept.
@@ -406,7 +395,7 @@ class Reward(Record):
         """
         from certirl.functions.onnx import write
 
-        return write(self.formula, path)
+        return write(self._formula, path)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to an npz file (suffix added if missing); `certirl.load` reads it back.
@@ -441,15 +430,14 @@ def reward_at_terminal(reward: RewardLike, states: Array) -> Array:
     A file states what R is at terminal states, but not always which states are terminal: the caller selects them.
     """
     if isinstance(reward, Reward) and reward.zero_at_terminal:
-        return reward.at_terminal(states)
+        return reward._at_terminal(states)
     return np.zeros(len(states)) if getattr(reward, "zero_at_terminal", False) else values_of(reward, states)
 
 
 def value_function(basis: Basis, coefficients: Array, ended: Callable[[Array], Any] | None) -> Reward:
     """V with these coefficients, which has numbers of its own at ends if its functions have."""
-    if isinstance(basis, EndBasis):
-        return Reward(basis.base, coefficients[:-1], ended, ends=basis.ends(coefficients))
-    return Reward(basis, coefficients, ended)
+    functions = basis._without_ends
+    return Reward(functions, coefficients[: functions.size], ended, ends=basis._ends(coefficients))
 
 
 def known_expert(reward: Any, expert: Any) -> Any:
@@ -501,8 +489,6 @@ class BoundedReward(Record):
         unit: a power of two.
         source: of the range: "proved", "declared" or "looked up".
         domain: the box of states.
-
-    :meta private:
     """
 
     thread_safe: ClassVar[bool] = True  # `values_of` calls the function
@@ -533,7 +519,7 @@ class BoundedReward(Record):
         return values
 
     @property
-    def basis(self) -> Basis | Cells | SumBasis | None:
+    def basis(self) -> Functions | None:
         """The functions of which R is an expansion; None if it is none."""
         return getattr(self.function, "basis", None) if self.source == "proved" else None
 

@@ -129,7 +129,7 @@ class Sigmoids(Basis):
         blocks = (rows[start : start + _BLOCK] for start in range(0, max(len(rows), 1), _BLOCK))
         return np.concatenate([self.values(block) @ coefficients for block in blocks])
 
-    def terms(self, coefficients: Array) -> tuple[Term, ...]:
+    def _terms(self, coefficients: Array) -> tuple[Term, ...]:
         """Σ c_i φ_i for writers: a constant, multiples of u, and sigmoids."""
         axes, inputs = list[Axis](), list[tuple[int, int]]()
         for axis, (low, high) in enumerate(self.domain):

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from certirl.functions.bases import Family
+from certirl.functions.harmonics import products_from_sums
 from certirl.ground.domain import Array
 
 KERNELS = ("numpy", "fused", "gridding")
@@ -42,10 +43,10 @@ class ProductSums:
     def __init__(self, *families: Family, kernel: str | None = None) -> None:
         self.families, self.n = families, 0
         if len(families) == 1:
-            counts: tuple[int, ...] = (families[0].doubled().size,)
+            counts: tuple[int, ...] = (families[0]._doubled().size,)
             fused = counts[0] <= _MOST_HARMONICS[families[0].periodic]
         else:
-            counts = tuple(family.harmonics for family in families)
+            counts = tuple(family._harmonics for family in families)
             fused = prod(-(-(count - 1) // 5) for count in counts) <= _MOST_TILES
         self.kernel = kernel or ("fused" if fused else "gridding")
         module = compiled_module(self.kernel)
@@ -62,8 +63,8 @@ class ProductSums:
         sums = self._sums.sums()
         sums[(0,) * sums.ndim] = self.n  # exact
         if sums.ndim == 1:
-            sums = self.families[0].harmonic_products(sums)
-        sums = self.families[-1].from_harmonics(self.families[0].from_harmonics(sums).T).T
+            sums = products_from_sums(sums, self.families[0]._harmonics, self.families[0].periodic)
+        sums = self.families[-1]._from_harmonics(self.families[0]._from_harmonics(sums).T).T
         return sums if len(self.families) > 1 else (sums + sums.T) / 2
 
 
@@ -85,7 +86,7 @@ class JointSums:
     def add(self, *states: Array) -> None:
         """Add rows, for each variable the states ``[n, 1]`` of its domain."""
         # Compiled kernels use coordinates as addresses: `to_reference` has checked and clipped every one of them.
-        points = [np.ascontiguousarray(b.to_reference(s)) for b, s in zip(self.bases, states, strict=True)]
+        points = [np.ascontiguousarray(b._clipped(s)) for b, s in zip(self.bases, states, strict=True)]
         for pair, sums in self._sums.items():
             sums.add(*(points[i] for i in dict.fromkeys(pair)))
         self.n += len(points[0])

@@ -78,7 +78,7 @@ def draw_states(basis: Basis, n: int, rng: Any, *, design: bool) -> Any:
     u, columns = torch().rand(n, len(basis.parts), generator=rng, device=rng.device), []
     for uniform, part in zip(u.T, basis.parts, strict=True):
         ((low, high),) = part.domain
-        t = torch().cos(np.pi * uniform) if part.arcsine(design=design) else 2 * uniform - 1
+        t = torch().cos(np.pi * uniform) if part._arcsine(design=design) else 2 * uniform - 1
         columns.append(((low + high) / 2 + (high - low) / 2 * t).clamp(low, high))
     return torch().stack(columns, dim=1)
 
@@ -133,7 +133,7 @@ class TensorSums:
             if not isinstance(basis, Family):
                 raise TypeError(f"on a device, sums are for {', '.join(FAMILIES)}; got {basis}")
         self.bases, self.n = tuple(bases), 0
-        self._counts = [basis.harmonics for basis in bases]
+        self._counts = [basis._harmonics for basis in bases]
         self._periodic = [basis.periodic for basis in bases]
         self._totals: dict[tuple[int, ...], Any] = {}
         self._fused = can_fuse(device) and sum(sorted(self._counts)[-2:]) <= MOST_FUSED
@@ -167,7 +167,7 @@ class TensorSums:
             whole = total.cpu().numpy()
             rows = [slice(start, end) for start, end in pairwise(np.cumsum([0, *(self._counts[i] for i in group)]))]
             for (i, first), (j, second) in combinations_with_replacement(zip(group, rows, strict=True), 2):
-                blocks[i, j] = self.bases[j].from_harmonics(self.bases[i].from_harmonics(whole[first, second]).T).T
+                blocks[i, j] = self.bases[j]._from_harmonics(self.bases[i]._from_harmonics(whole[first, second]).T).T
         return blocks
 
 

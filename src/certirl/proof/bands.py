@@ -48,6 +48,7 @@ from certirl.functions.inequalities import (
     quartic,
     sloped,
 )
+from certirl.functions.spread import inflation
 from certirl.ground.domain import Array
 from certirl.ground.records import Record
 from certirl.proof.sums import Evidence, sum_error
@@ -659,7 +660,7 @@ class Band(Record):
         """
         total = self.estimation + self.second_order
         below, above = float(total[side].max()), float(total[1 - side].max())
-        factor = frame(self.columns).basis.inflation(*total.shape[1:])
+        factor = inflation(frame(self.columns).basis, *total.shape[1:])
         swing = factor * (below + above) / 2
         return swing + (below - above) / 2, swing
 
@@ -768,8 +769,8 @@ def bands(
     for (pair, points), shares in zip(work.compared.items(), surrogate.shares, strict=True):
         L = -np.log(parts["band"] * shares.reshape(2, -1))
         estimation, second = _radii(size, points, expected, L, more, growth is None)
-        inflation = work.frame.basis.inflation(*counts)
-        outside = _outside(work, tail, inflation * float(points.magnified.max()), direct=2.0)
+        rise = inflation(work.frame.basis, *counts)
+        outside = _outside(work, tail, rise * float(points.magnified.max()), direct=2.0)
         second = second + (0.0 if size is None else size.length * work.radius[1] * outside)
         pairs.append(
             Band(

@@ -384,7 +384,7 @@ def check_columns(columns: Basis) -> None:
         raise ValueError(
             f"columns must be at most {MOST_COLUMNS} functions for a proof, got {columns} with {columns.size:,}"
         )
-    if columns.closed().size != columns.size:
+    if columns._closed().size != columns.size:
         raise ValueError(
             f"a certificate needs columns that hold every simpler product of those they hold, got the first "
             f"{columns.size} of {columns}; take one of {columns.complete_sizes()[:-1]}"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from certirl.functions.bases import Basis, gauss_legendre
+from certirl.functions.spread import inflation, spread_points
 from certirl.ground.domain import Array, Domain, as_domain, as_n_actions, describe, mesh
 from certirl.ground.doors import as_count, as_number, as_reals, call, shown, takes
 from certirl.proof.tails import Smooth, Tail
@@ -107,7 +108,7 @@ class DensityTail(Tail):
     def _compute(self, columns: Basis) -> _Computed:
         d = len(self.domain)
         along = columns.size if d == 1 else self._along(_PROJECTION)
-        nodes = columns.spread_points(*[along] * d)
+        nodes = spread_points(columns, *[along] * d)
         if self.smooth:
             return self._bound(columns, nodes)
         states = mesh([np.linspace(low, high, self._along(_STATES)) for low, high in self.domain])
@@ -158,7 +159,7 @@ class DensityTail(Tail):
             return _Computed(1.0, 2 * linear)
         if not all(self._is_closed(axis, y, weights, linear) for axis in columns.periodic_axes):
             return _Computed(math.inf)
-        states = columns.spread_points(*[along] * d)
+        states = spread_points(columns, *[along] * d)
         largest, size, lost = self._largest(columns, nodes, states, y, weights, linear + 1e-6)
         outside = 0.0 if self.next_domain == self.domain else max(lost + linear, 0.0)
         largest += (linear + outside + _ROUNDING) * size
@@ -167,10 +168,10 @@ class DensityTail(Tail):
             total, factor = 0.0, 1.0
             for part, smooth, least in zip(columns.parts, self.smooth, highest, strict=True):
                 degree = max(int(share * along / (2 if part.periodic else 1)), int(least))
-                wave = part.resized(part.size_of_degree(degree))
-                distance, inflation = smooth.number(wave), wave.inflation(along)
-                total += factor * (1 + inflation) * distance
-                factor *= inflation
+                wave = part.resized(part._size_of_degree(degree))
+                distance, rise = smooth.number(wave), inflation(wave, along)
+                total += factor * (1 + rise) * distance
+                factor *= rise
             missing = factor * max(lost, 0.0) * size * (outside > 0)
             integrals = factor * (linear + outside) * size - missing
             found = _Computed(factor * largest + total, integrals, missing)

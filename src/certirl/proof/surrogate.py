@@ -144,7 +144,7 @@ class Surrogate(Record):
         For a reward that is an expansion in the family of the columns.
         """
         alpha = self.reward.coefficients
-        harmonics = frame(self.columns.resized(max(len(alpha), self.columns.size)).closed())
+        harmonics = frame(self.columns.resized(max(len(alpha), self.columns.size))._closed())
         coefficients = harmonics.coefficients(np.pad(alpha, (0, harmonics.size - len(alpha))))
         coefficients[: self.columns.size] += self.discount * fit
         return harmonics, coefficients
@@ -229,7 +229,7 @@ class Evaluation:
         if self.basis is None:
             return np.zeros((len(states), 0))
         if self._gain is None:
-            return np.stack([self.basis.summed(rows) for rows in states])
+            return np.stack([self.basis._summed(rows) for rows in states])
         return self.totals_of(h.reshape(len(h), len(states), -1).sum(axis=2))
 
     def totals_of(self, sums: Array) -> Array:

@@ -16,6 +16,7 @@ from certirl.data.policy import ExpertGrid
 from certirl.data.transitions import Piece
 from certirl.functions.frame import frame
 from certirl.functions.reward import BoundedReward
+from certirl.functions.spread import spread_points
 from certirl.ground.domain import Array
 from certirl.kernels.tensors import on_host
 from certirl.proof.bands import bands, shares_of, workings
@@ -370,7 +371,7 @@ def _heights(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool_]
 def _heights_around(grid: ExpertGrid, tube: float, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool_]]:
     """The same for an expert that switches: the least advantage in the cells around each point, outside the tube."""
     mesh, harmonics = surrogate.mesh, surrogate.frame
-    axes = [part.spread_points(n)[:, 0] for part, n in zip(harmonics.parts, mesh.counts, strict=True)]
+    axes = [spread_points(part, n)[:, 0] for part, n in zip(harmonics.parts, mesh.counts, strict=True)]
     after = [np.searchsorted(axis, cells) for axis, cells in zip(axes, grid.cells.middles(), strict=True)]
     corners = [
         np.ravel_multi_index(

@@ -344,14 +344,14 @@ def _witness(witness: Witness | None, names: Names) -> str:
 
 def _reward(solution: Solution, figures: _Figures) -> str:
     assert solution.reward is not None
-    if solution.reward.forgotten or not _is_callable(solution.reward):
+    if solution.reward._forgotten or not _is_callable(solution.reward):
         why = "features are functions, which a file does not keep"
-        if solution.reward.forgotten:
+        if solution.reward._forgotten:
             why = "a file does not keep which states are terminal"
         text = f"<p>The reward is not drawn: {why}. A report written by solution.report before saving shows it.</p>"
         return text + (figures.drawn({"value": charts.value_charts(solution)}) if _is_callable(solution.value) else "")
     pictures: dict[str, tuple[Picture, ...]] = {"reward": charts.reward_charts(solution)}
-    if solution.value is not None and not solution.value.forgotten:
+    if solution.value is not None and not solution.value._forgotten:
         pictures["value"] = charts.value_charts(solution)
     if solution.path is not None:
         pictures["rewards of fewer and of more features"] = (charts.feature_path_chart(solution.path),)
@@ -360,7 +360,7 @@ def _reward(solution: Solution, figures: _Figures) -> str:
 
 def _is_callable(function: Reward | None) -> bool:
     """Whether it can be evaluated: a reward of features that was read from a file cannot."""
-    if function is None or function.forgotten:
+    if function is None or function._forgotten:
         return False
     try:
         function(np.mean(function.domain, axis=1)[None])

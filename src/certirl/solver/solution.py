@@ -26,11 +26,11 @@ from certirl.fit.features import FeaturePath
 from certirl.fit.recover import BETWEEN, OBJECTIVES, Recovery, alike, joined
 from certirl.fit.witness import Witness, place_of
 from certirl.functions.bases import Basis
-from certirl.functions.cells import Cells
 from certirl.functions.components import Component, SumBasis
 from certirl.functions.ends import in_words
 from certirl.functions.extrema import TIE, minimum, ranked
 from certirl.functions.features import Feature, Features
+from certirl.functions.functions import Functions
 from certirl.functions.inequalities import binomial_interval
 from certirl.functions.reward import Reward
 from certirl.ground import archive
@@ -172,7 +172,7 @@ class Estimate(Component):
         ((0,), (3, 3), 3)
     """
 
-    columns: Basis | Cells
+    columns: Functions
     action_values: Annotated[Array, Shape("A columns.size")]
     variances: Annotated[Array, Shape("B columns.size columns.size")] | None = None
 
@@ -545,7 +545,7 @@ class Solution(Record):
         return self._only("basis").basis
 
     @property
-    def columns(self) -> Basis | Cells:
+    def columns(self) -> Functions:
         """The functions of the state; ``solution.components[j].columns`` where there are several components."""
         return self._only("columns").columns
 
@@ -711,7 +711,7 @@ class Solution(Record):
         """
         if self.reward is None or not isinstance(self.reward.basis, Features):
             raise ValueError("this reward is no sum of features: it needs no functions")
-        return replace(self, reward=replace(self.reward, basis=self.reward.basis.with_functions(features)))
+        return replace(self, reward=replace(self.reward, basis=self.reward.basis._with_functions(features)))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back.
@@ -772,7 +772,7 @@ class Solution(Record):
         _check_read(self)
         read = replace(self, file=file)
         boxes = self.stats.terminal
-        if self.reward is not None and self.reward.forgotten and boxes is not None and boxes.reliable:
+        if self.reward is not None and self.reward._forgotten and boxes is not None and boxes.reliable:
             return read.with_terminal(boxes)
         return read
 
@@ -951,7 +951,7 @@ class Solution(Record):
         boxes = self.stats.terminal
         if not self._by_value or self.reward is None or self.file is None or boxes is None:
             return ""
-        if self.reward.forgotten:
+        if self.reward._forgotten:
             return "read from a file, which keeps no rule; with_terminal(simulator.terminal) gives it back"
         if self.reward.ended is not boxes:  # a log's own boxes, or a rule that was given back
             return ""

@@ -81,8 +81,7 @@ from certirl.functions.bases import (
     of_degree,
 )
 from certirl.functions.cells import MOST_COORDINATES, Cells
-from certirl.functions.ends import EndBasis
-from certirl.functions.features import Features
+from certirl.functions.features import features_of
 from certirl.functions.reward import Reward, value_function
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Domain
@@ -140,19 +139,20 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
             else:
                 chance = uniform_policy(rows.effects.n_actions)
                 is_lifted = avoids_termination(rows, lambda: walked_ends(dynamics, policy, chance, discount))
-        price = SIGMOID_PRICE if isinstance(basis, Sigmoids) else PRICE
+        sigmoids = isinstance(basis, Sigmoids)
+        price = SIGMOID_PRICE if sigmoids else PRICE
         program: dict[str, Any] = {
             "discount": discount,
             "reward_basis": _reward_basis(asked.domain, periodic, len(rows.effects), states),
             "price": price if settings.slack is None else settings.slack,
         }
-        if isinstance(basis, Sigmoids):
+        if sigmoids:
             rows, program["reward_basis"] = choose_width(rows, **program)
             model = model._replace(effects=rows.effects)
         if settings.smoothness is not None:
             program["smoothness"] = settings.smoothness
         elif model.regression is not None and asked.delta is None and settings.features is None:
-            program["smoothness"] = 0.0 if isinstance(basis, Sigmoids) else SMOOTHNESS
+            program["smoothness"] = 0.0 if sigmoids else SMOOTHNESS
         judged = judged_states(problem, model)
         program["further"] = effects_at(problem, model, judged.states)
         lifted, path, failed, solution = None, None, False, None
@@ -164,7 +164,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         elif is_lifted:
             lifted = fit_lifted_value(rows, **program)
             fit = lifted.fit
-        elif not source.is_log and model.by_next_states and isinstance(model.effects.basis, EndBasis):
+        elif not source.is_log and model.by_next_states and model.effects.basis.has_ends:
             prices = (SMOOTHNESS, 0.0) if settings.smoothness is None else (settings.smoothness,)
             fits = [fit_value(rows, **program | {"smoothness": price}) for price in prices]
             made = [_concluded(problem, model, rows, each, judged, None) for each in fits]
@@ -196,7 +196,7 @@ def _fit_features(
     expert's actions.
     """
     assert settings.features is not None
-    effects, features = model.effects, Features.of(settings.features, problem.domain)
+    effects, features = model.effects, features_of(settings.features, problem.domain)
     preference = Preference.of(features.names, settings.signs, settings.guess)
     path = feature_path(problem, model, rows, features, preference, dynamics)
     if path is None:
@@ -204,11 +204,11 @@ def _fit_features(
     weights = path.weights[path.chosen]
     reward, costs = Reward(features, weights), cost_differences(rows, features, problem.discount) @ weights
     if reward.of_actions:  # the unit of R is that of the costs, and is not fitted
-        expert = Features.of({"R": lambda states: _paid(reward, states, problem.policy)}, problem.domain)
+        expert = features_of({"R": lambda states: _paid(reward, states, problem.policy)}, problem.domain)
         asked = replace(rows, margins=MARGIN * rows.margins - costs)
         value = fit_value(asked, **program | {"reward_basis": expert}).value
     else:
-        fit = fit_value(rows, **program | {"reward_basis": Features.of({"R": reward}, problem.domain)})
+        fit = fit_value(rows, **program | {"reward_basis": features_of({"R": reward}, problem.domain)})
         value = fit.value / (fit.reward[0] if fit.reward[0] > 0 else 1.0)
     paid = np.stack([features.combined(effects.states, weights, action) for action in range(effects.n_actions)])
     residuals = (paid + problem.discount * effects.ahead(value)).max(axis=0) - effects.value(value)
@@ -244,7 +244,7 @@ def _concluded(
     effects, n = model.effects, len(model.effects)
     reward, residuals = read_reward(problem, model, fit, judged, lifted=lifted is not None)
     value = value_function(effects.basis, fit.value, problem.is_terminal)
-    basis = effects.basis.base if isinstance(effects.basis, EndBasis) else effects.basis
+    basis = effects.basis._without_ends
     columns, ahead, model_error = action_values(problem, model, fit, lifted)
     advantages = rows.advantages(fit.value) + fit.costs
     missing = np.maximum(rows.margins - advantages, 0.0)

@@ -1,0 +1,98 @@
+"""What all functions of states have in common, whether they are a basis, hats on a grid, components or features."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from certirl.ground.domain import Array, Domain
+from certirl.ground.records import Record
+
+if TYPE_CHECKING:
+    from certirl.functions.components import Component
+    from certirl.functions.formulas import Term
+
+
+class Functions(Record):
+    """Functions f_1 … f_k of states, of which rewards and values are sums ``Σ c_i f_i(s)``.
+
+    Attributes:
+        size: the number of functions, k.
+        dimension: the number of coordinates of a state, d.
+        domain: the box on which they are defined, one (low, high) for each coordinate.
+
+    Example:
+        >>> for functions in (certirl.Legendre(3), certirl.Cells((5,))):
+        ...     print(functions.size, functions.dimension, functions.values([0.5]).shape)
+        3 1 (1, 3)
+        5 1 (1, 5)
+    """
+
+    has_derivatives: ClassVar[bool] = False
+
+    if TYPE_CHECKING:  # what every kind of functions states
+
+        @property
+        def size(self) -> int:
+            """k."""
+
+        @property
+        def dimension(self) -> int:
+            """d."""
+
+        @property
+        def domain(self) -> Domain:
+            """The box."""
+
+        def values(self, states: ArrayLike) -> Array:
+            """f_i(s) for each state ``[n, k]``."""
+
+        def combined(self, states: ArrayLike, coefficients: Array) -> Array:
+            """Σ c_i f_i(s) for each state ``[n]``."""
+
+        def _terms(self, coefficients: Array) -> tuple[Term, ...]:
+            """Σ c_i f_i for writers of formulas."""
+
+    def on(self, domain: Domain) -> Self:
+        """The functions on a domain; those that have one must agree with it.
+
+        Example:
+            >>> certirl.Cells((5,)).on(((0.0, 10.0),)).domain
+            ((0.0, 10.0),)
+        """
+        return self
+
+    @cached_property
+    def components(self) -> tuple[Component, ...]:
+        """The one component of a state that is not divided."""
+        from certirl.functions.components import Component
+
+        return (Component("state", tuple(range(self.dimension)), self),)  # type: ignore[arg-type]
+
+    def value_range(self, coefficients: Array) -> tuple[float, float] | None:
+        """Proved bounds of all values of Σ c_i f_i; None of functions that can only be called.
+
+        Example:
+            >>> certirl.Cells((3,)).value_range(np.array([0.0, 2.0, 1.0]))
+            (0.0, 2.0)
+        """
+        return None
+
+    def _acts(self, coefficients: Array) -> bool:
+        """Whether Σ c_i f_i depends on the action."""
+        return False
+
+    def _combined(self, states: Array, coefficients: Array, action: int | NDArray[np.intp] | None) -> Array:
+        """Σ c_i f_i(s, a) for each state ``[n]``."""
+        return self.combined(states, coefficients)
+
+    def _summed(self, states: ArrayLike) -> Array:
+        """Σ_n f_i(s_n) over states, for every function ``[k]``."""
+        return np.asarray(self.values(states).sum(axis=0))
+
+    def _in_words(self, coefficients: Array) -> str | None:
+        """Σ c_i f_i as it is read; None of functions without names."""
+        return None
