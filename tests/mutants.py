@@ -57,8 +57,11 @@ LEFT = {"proof/cost.py", "proof/training.py"}
 FREE = {
     *("_descend", "_newton", "_best_length"),  # iterations
     *(
-        "_expected",
-        "_forecast_sizes",
+        "_expected_length",
+        "Expected",
+        "expected_bands",
+        "grown",
+        "likely",
         "best_scale",
         "best_slope",
         "best_rate",

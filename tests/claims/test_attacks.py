@@ -199,9 +199,9 @@ def no_range_term(monkeypatch):
 def no_second_order(monkeypatch):
     """As if the guessed value were the value."""
 
-    def no_error(work, *_):
-        size = len(work.error.value)
-        return bands._Size(np.zeros(size), np.eye(size), 0.0, 0.0, 1.0, np.zeros((0, 2)))
+    def no_error(found, *_):
+        size = len(found.centre)
+        return bands._Size(np.zeros(size), np.eye(size), 0.0, 0.0, 0.0, np.zeros((0, 2)))
 
     monkeypatch.setattr(bands, "_size", no_error)
 
@@ -211,7 +211,7 @@ def no_tail(monkeypatch):
 
 
 def no_visits(monkeypatch):
-    monkeypatch.setattr(bands, "_visits", lambda work, *_: np.zeros(len(work.s.widths)))
+    monkeypatch.setattr(bands, "_visits", lambda found, *_: np.zeros(len(found.work.s.widths)))
 
 
 @pytest.mark.unchecked

@@ -24,7 +24,7 @@ class Spent:
 
     def __init__(self, patch):
         self.parts, self.inside, self.seen = Counter(), [], []
-        for name in ("_size", "_visits", "_span", "_expected", "_at_points", "_norms"):
+        for name in ("_size", "_visits", "_span", "_expected_length", "_at_points", "_norms"):
             self._within(patch, name)
         for name in ("sloped", "mixed_norm", "hoeffding_norm", "empirical_bernstein"):
             self._counted(patch, name)
@@ -37,7 +37,7 @@ class Spent:
             found = plain(*values, **settings)
             self.inside.pop()
             if name == "_norms":  # of each function the trace, the largest eigenvalue and the norm
-                self._pay(len(found[0]) * MIXED_EVENTS * np.exp(-values[1]))
+                self._pay(len(found) * MIXED_EVENTS * np.exp(-values[1]))
             return found
 
         patch.setattr(module, name, within)
@@ -62,7 +62,7 @@ class Spent:
         patch.setattr(module, name, counted)
 
     def _pay(self, probability):
-        if "_expected" not in self.inside:  # which is for planning
+        if "_expected_length" not in self.inside:  # which is for planning
             regret = {"_visits", "_span"} & {*self.inside}
             self.parts["regret" if regret else "size of the error" if self.inside else "band"] += probability
 

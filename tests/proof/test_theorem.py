@@ -25,8 +25,9 @@ from certirl.functions.inequalities import (
     sloped,
 )
 from certirl.problems.switching import Steps, Truth
-from certirl.proof.bands import _expected, _size, bands, workings
+from certirl.proof.bands import Expected, Findings, _expected_length, _radius, _size, bands
 from certirl.proof.case import Case
+from certirl.proof.functionals import workings
 from certirl.proof.sums import gather
 from certirl.proof.training import fit_surrogates
 
@@ -130,7 +131,7 @@ def test_the_error_of_the_guess_is_a_combination_of_the_functions(run):
 def test_no_remainder_is_left(run):
     """The identity (3): the curve, the noise of V in two places, and nothing else."""
     work, noise = run.work, run.noise()
-    size = _size(work, 0.1, 0.0, None)
+    size = _size(Findings(work), 0.1, 0.0)
     states = np.linspace(-1, 1, 41)[:, None]
     values, ahead = run.surrogate.frame.values(states), run.expected(states) / run.surrogate.unit
     zeta = np.einsum("cnk,ckl,cl->n", work.of_error(np.linalg.inv(run.surrogate.mix).T[1:]), work.gram, noise)
@@ -144,7 +145,7 @@ def test_no_remainder_is_left(run):
 
 
 def test_the_size_of_the_error_bounds_it(run):
-    size = _size(run.work, 0.1, 0.0, None)
+    size = _size(Findings(run.work), 0.1, 0.0)
     zeta = np.linalg.solve(size.inverse, size.centre - run.coefficients())
     assert np.linalg.norm(zeta) <= size.noise
     length = np.ptp(run.span()) / 2 if run.surrogate.pointwise else np.linalg.norm(run.coefficients())
@@ -152,11 +153,11 @@ def test_the_size_of_the_error_bounds_it(run):
 
 
 def test_second_moments_and_ranges_of_the_true_value_are_bounded(run):
-    work, size = run.work, _size(run.work, 0.1, 0.0, None)
+    work, size = run.work, _size(Findings(run.work), 0.1, 0.0)
     values = run.surrogate.frame.values(np.linspace(-1, 1, 9)[:, None])
     for pair in run.surrogate.compared:
         weights = work.weights(*pair, values)
-        fixed = np.stack([work._fixed(rows, c) for c, rows in enumerate(weights)])
+        fixed = work.fixed(weights)
         noise, terms = work.points(weights, pair).noise, run.terms(fixed)
         assert ((terms**2).sum(axis=1) <= size.moment(noise) * (1 + 1e-9)).all()
         assert (np.abs(terms).max(axis=1) <= noise.largest @ [1, size.length] * (1 + 1e-9)).all()
@@ -172,7 +173,7 @@ def test_third_and_fourth_powers_are_those_of_the_rows(run):
     assert run.surrogate.powers
     for pair in run.surrogate.compared:
         weights = work.weights(*pair, values)
-        fixed = np.stack([work._fixed(each, c) for c, each in enumerate(weights)])
+        fixed = work.fixed(weights)
         terms = [(fixed[c] @ x.T) * residual for c, x, residual in rows]
         terms = sum(terms) if run.evidence.paired else np.concatenate(terms, axis=1)
         direct = np.stack([(terms**order).sum(axis=1) for order in (3, 4)], axis=1)
@@ -183,14 +184,14 @@ def test_third_and_fourth_powers_are_those_of_the_rows(run):
 
 def test_the_error_of_the_value_adds_no_more_to_powers_than_is_allowed(run):
     """Whatever the slope, the radius is no less than that of the logarithms of the true terms, on either side."""
-    work, size = run.work, _size(run.work, 0.1, 0.0, None)
+    work, size = run.work, _size(Findings(run.work), 0.1, 0.0)
     values = run.surrogate.frame.values(np.linspace(-1, 1, 9)[:, None])
     for pair, share in product(run.surrogate.compared, (0.1, 0.5, 0.9)):
         weights = work.weights(*pair, values)
-        fixed = np.stack([work._fixed(rows, c) for c, rows in enumerate(weights)])
+        fixed = work.fixed(weights)
         noise, terms = work.points(weights, pair).noise, run.terms(fixed)
         slope = share / (noise.largest @ [1, size.length])
-        radius = noise.radius(2.0, slope, size.length, size.moment(noise))
+        radius = _radius(noise, 2.0, slope, size.length, size.moment(noise))
         logarithms = [2.0 + (y - np.log1p(y)).sum(axis=1) for y in (slope[:, None] * terms, -slope[:, None] * terms)]
         assert (radius * slope >= np.array(logarithms) * (1 - 1e-12)).all()
         square = sloped(size.moment(noise), noise.largest @ [1, size.length], 2.0, slope)
@@ -203,15 +204,15 @@ def test_what_is_chosen_beforehand_does_not_depend_on_where_fresh_states_lead(ru
     of_residuals = {name: getattr(e, name) for name in ("residuals", "residual_moments", "cross_moments", "powers")}
     of_residuals |= {name: getattr(e, name) for name in ("operator_residuals", "operator_moments")}
     other = workings(run.surrogate, replace(e, **{name: 0.5 * sums for name, sums in of_residuals.items()}))
-    assert _expected(other, 0.1, 1.0).tolist() == _expected(run.work, 0.1, 1.0).tolist()
+    assert _expected_length(Expected(other, 1.0), 0.1) == _expected_length(Expected(run.work, 1.0), 0.1)
     for pair, points in run.work.compared.items():
-        assert other.compared[pair].expected.tolist() == points.expected.tolist()
+        assert other.compared[pair].noise.expected.tolist() == points.noise.expected.tolist()
         assert other.compared[pair].noise.largest.tolist() == points.noise.largest.tolist()
 
 
 def test_weights_fixed_beforehand_differ_by_what_is_observed(run):
     """(9): the noise of a functional, with fixed weights, and a vector of known length times whitened noise."""
-    work, size = run.work, _size(run.work, 0.1, 0.0, None)
+    work, size = run.work, _size(Findings(run.work), 0.1, 0.0)
     if not work.is_fixed:
         assert not work.white and size.white.shape == (0, 2)
         return
@@ -223,7 +224,7 @@ def test_weights_fixed_beforehand_differ_by_what_is_observed(run):
     values = run.surrogate.frame.values(np.linspace(-1, 1, 9)[:, None])
     for pair in run.surrogate.compared:
         weights = work.weights(*pair, values)
-        fixed = np.stack([work._fixed(rows, c) for c, rows in enumerate(weights)])
+        fixed = work.fixed(weights)
         assert fixed == pytest.approx(weights @ work.gram @ np.linalg.inv(work.design), rel=1e-6, abs=1e-12)
         missed = np.abs(np.einsum("cnk,ck->n", weights - fixed, sums))
         bound = work.points(weights, pair).mismatch @ white

@@ -27,8 +27,9 @@ from certirl.ground.domain import Array, Domain, as_states
 from certirl.ground.doors import as_array, by_door
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
-from certirl.proof.bands import Band, Bands, bands, shares_of, workings
+from certirl.proof.bands import Band, Bands, bands, expected_bands, shares_of
 from certirl.proof.case import Case, allowed_tube, more_columns, without_switches
+from certirl.proof.functionals import workings
 from certirl.proof.reading import Margin, PairBounds, Reading, Tube, read_cells
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate
@@ -232,9 +233,8 @@ class Ground(Record):
 
         :meta private:
         """
-        growth = samples / float(self.evidence.counts.min())
         tail = tails * self.tail if tails and self.tail else 0.0  # none of an infinite tail is zero
-        return bands(self.surrogate, self.evidence, delta=delta, tail=tail, growth=growth)
+        return expected_bands(self.surrogate, self.evidence, samples, delta=delta, tail=tail)
 
 
 @archive.record

@@ -14,8 +14,8 @@ from certirl.data.source import Pool
 from certirl.data.transitions import CHUNK, Piece
 from certirl.functions.reward import Reward
 from certirl.ground.work import chosen_place, cores, duration, on
-from certirl.proof.bands import BLOCK
 from certirl.proof.case import Case
+from certirl.proof.functionals import BLOCK
 from certirl.proof.sums import Evidence, gather
 from certirl.proof.surrogate import Surrogate
 from certirl.proof.training import FORECAST, blank_surrogate, measured_moments

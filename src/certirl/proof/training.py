@@ -19,8 +19,9 @@ from certirl.functions.reward import BoundedReward
 from certirl.functions.spread import spread_points
 from certirl.ground.domain import Array
 from certirl.kernels.tensors import on_host
-from certirl.proof.bands import bands, shares_of, workings
+from certirl.proof.bands import expected_bands, shares_of
 from certirl.proof.case import Case
+from certirl.proof.functionals import workings
 from certirl.proof.misfit import check_fit
 from certirl.proof.sums import Evidence, gather
 from certirl.proof.surrogate import Surrogate, in_family, mesh_of, pairs_of, tuples_of
@@ -320,10 +321,10 @@ def _better(
     heights = np.where(np.isfinite(heights), heights, 0.0)  # where nothing is asked for the radii decide
     tail = case.parts[surrogate.component].tail or 0.0
     for step in range(_DOUBLINGS):
-        growth, margins = 4**step * samples / float(evidence.counts.min()), []
+        margins = []
         for option, sums in options:
-            forecast = bands(option, sums, delta=delta, tail=tail, growth=growth, only_pairs=True).pairs
-            radii = np.stack([(pair.estimation + pair.second_order).reshape(2, -1) for pair in forecast])
+            forecast = expected_bands(option, sums, 4**step * samples, delta=delta, tail=tail, only_pairs=True)
+            radii = np.stack([(pair.estimation + pair.second_order).reshape(2, -1) for pair in forecast.pairs])
             margins.append(float((heights - radii)[asked].min()))
         if max(margins) > -np.inf:
             break
