@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from certirl.ground.domain import Array, Domain
+from certirl.ground.domain import Array, Box
 from certirl.problems import Problem
 
 
@@ -18,7 +18,7 @@ class Mixed(Problem):
 
     others: Problem
     name: str = field(init=False)
-    domain: Domain = field(init=False)
+    domain: Box = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", f"unsolvable {self.others.name}")

@@ -12,7 +12,7 @@ import pytest
 import certirl.environments.gym
 from certirl.data.simulator import as_generator, check_simulator
 from certirl.environments.simulators import Stepped
-from certirl.ground.domain import into_domain
+from certirl.ground.domain import as_domain
 
 KNOWN = {"MountainCar-v0": None, "Pendulum-v1": [-2.0, 0.0, 2.0], "CartPole-v1": None}
 
@@ -41,7 +41,7 @@ def test_every_row_is_what_the_environments_own_step_does(name):
         after, rewards = simulator.step(states, action)
         for row, state in enumerate(states):
             theirs, reward, terminated = own_step(name, state, control)
-            inside = into_domain(theirs[None], simulator.domain, simulator.periodic)[0]
+            inside = simulator.domain.moved_into(theirs[None], simulator.periodic)[0]
             assert np.allclose(after[row], inside, rtol=0, atol=1e-9)
             assert reward == pytest.approx(rewards[row], abs=1e-9)
             assert simulator.terminal(after[row : row + 1])[0] == terminated
@@ -108,10 +108,10 @@ def test_the_environment_given_is_left_as_it_is():
 
 
 def test_periodic_coordinates_are_wrapped_and_others_stop():
-    domain = ((-np.pi, np.pi), (-1.0, 1.0))
+    domain = as_domain(((-np.pi, np.pi), (-1.0, 1.0)))
     states = np.array([[np.pi + 0.1, 1.2], [-7.0, -0.5]])
-    assert np.allclose(into_domain(states, domain, (0,)), [[-np.pi + 0.1, 1.0], [-7.0 + 2 * np.pi, -0.5]])
-    assert np.allclose(into_domain(states, domain, (0,), reflect=True)[:, 1], [0.8, -0.5])
+    assert np.allclose(domain.moved_into(states, (0,)), [[-np.pi + 0.1, 1.0], [-7.0 + 2 * np.pi, -0.5]])
+    assert np.allclose(domain.moved_into(states, (0,), reflect=True)[:, 1], [0.8, -0.5])
     simulator = certirl.gym.simulator("Pendulum-v1", actions=3)
     assert simulator.periodic == (0,)
     after = simulator.sample(np.array([[3.1, 8.0]]), 2, np.random.default_rng(0))

@@ -26,7 +26,7 @@ from certirl.data.transitions import Transitions
 from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier, product
 from certirl.functions.reward import Reward
 from certirl.ground import archive, doors
-from certirl.ground.domain import as_domain, describe
+from certirl.ground.domain import as_domain
 from certirl.ground.doors import as_count
 from certirl.proof.case import tail_too_large
 from certirl.proof.certificate import Certificate
@@ -94,7 +94,7 @@ def read_log(options: argparse.Namespace) -> Transitions:
     log = read(options.data, **reading(options))
     print(log)
     if options.domain is None:
-        print(f"The domain {describe(log.domain)} was taken from the data; --domain LOW HIGH sets it.")
+        print(f"The domain {log.domain.words} was taken from the data; --domain LOW HIGH sets it.")
     return log
 
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.data.tables import as_log
 from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import MOST_COLUMNS, Basis, Fourier, Legendre, as_basis, product
-from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, mesh, number_of
+from certirl.ground.domain import Array, Box, as_states, mesh, number_of
 from certirl.ground.doors import as_count
 from certirl.ground.records import Record
 
@@ -63,7 +63,7 @@ class Coverage(Record):
     """
 
     basis: Basis
-    domain: Domain
+    domain: Box
     counts: NDArray[np.intp]
     effective: Array
     least: Array
@@ -174,7 +174,7 @@ class Coverage(Record):
             for a, n in enumerate(self.counts)
         ]
         total = number_of(int(self.counts.sum()), "transition")
-        head = f"Coverage of {describe(self.domain)} by {total}, {self.basis}"
+        head = f"Coverage of {self.domain.words} by {total}, {self.basis}"
         tail = sentences or ("nothing is missing: every action was taken all over the state space",)
         # A name is printed as it is; other sentences begin with a capital.
         lines = [s if s.startswith(self.action_names) else s[0].upper() + s[1:] for s in tail]
@@ -240,7 +240,7 @@ class _Probes(NamedTuple):
     @classmethod
     def meshed(cls, basis: Basis, along: int) -> _Probes:
         """An even mesh; states at an edge have half the share of others."""
-        states = even_mesh(basis.domain, along)
+        states = basis.domain.mesh(along)
         edges = sum((states[:, axis] == end).astype(int) for axis, pair in enumerate(basis.domain) for end in pair)
         weights = 0.5 ** np.asarray(edges)
         return cls(basis, states, weights / weights.sum())
@@ -264,7 +264,7 @@ class _Probes(NamedTuple):
 
     def compared(self, states: Array, along: int) -> dict[str, Any]:
         """The coverage of the probes by the states of one action ``[n, d]``: fields of `Coverage`."""
-        low, high = np.array(self.basis.domain).T
+        low, high = self.basis.domain.ends
         root, condition = _root(_gram(self.basis, states))
         leverage, even = np.full(len(self.states), np.inf), np.empty(len(self.states))
         for start in range(0, len(self.states), _BLOCK):

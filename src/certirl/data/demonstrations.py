@@ -22,7 +22,7 @@ from certirl.ground.domain import (
     MOST_ACTIONS,
     WIDEN_OR_REMOVE,
     Array,
-    Domain,
+    Box,
     as_actions,
     as_axes,
     as_domain,
@@ -30,7 +30,6 @@ from certirl.ground.domain import (
     as_rows,
     as_states,
     count_actions,
-    in_units,
 )
 from certirl.ground.doors import as_array, as_count, as_labels, as_number, as_probability, as_reals, call, setting
 from certirl.kernels.tensors import is_tensor
@@ -214,7 +213,7 @@ class _Data(NamedTuple):
     actions: NDArray[np.intp]
     groups: NDArray[Any]
     unit: str
-    domain: Domain
+    domain: Box
     n_actions: int
     rows: NDArray[np.intp]
     action_names: tuple[str, ...] = ()
@@ -322,7 +321,7 @@ def _student(numbers: Array) -> tuple[float, float]:
 
 
 def _fit(
-    method: Any, states: Array, actions: NDArray[np.intp], box: Domain, periodic: tuple[int, ...], count: int | None
+    method: Any, states: Array, actions: NDArray[np.intp], box: Box, periodic: tuple[int, ...], count: int | None
 ) -> tuple[Callable[[Array], Any], str]:
     """A function of states to actions, and the name of the method."""
     if isinstance(method, str) and method == "neighbours":
@@ -335,7 +334,7 @@ def _fit(
     straight = [axis for axis in range(len(box)) if axis not in periodic]
 
     def features(rows: Array) -> Array:
-        scaled = 2 * in_units(rows, box) - 1
+        scaled = 2 * box.shares(rows) - 1
         angles = np.pi * scaled[:, list(periodic)]
         return np.hstack([scaled[:, straight], np.cos(angles), np.sin(angles)])
 
@@ -352,14 +351,14 @@ def _fit(
     return predicted, name
 
 
-def _search(states: Array, box: Domain, periodic: tuple[int, ...]) -> Callable[[Array, int], NDArray[np.intp]]:
+def _search(states: Array, box: Box, periodic: tuple[int, ...]) -> Callable[[Array, int], NDArray[np.intp]]:
     """A function of states ``[n, d]`` and k to the nearest k demonstrations of each ``[n, k]``, in units of the box."""
     from scipy.spatial import cKDTree
 
     sizes = np.array([1.0 if axis in periodic else 0.0 for axis in range(len(box))])
 
     def scaled(rows: Array) -> Array:
-        unit = in_units(rows, box)
+        unit = box.shares(rows)
         return np.where(sizes > 0, unit % 1.0 % 1.0, unit)  # twice: -1e-17 % 1 is 1.0
 
     tree = cKDTree(scaled(states), boxsize=sizes if periodic else None)
@@ -367,7 +366,7 @@ def _search(states: Array, box: Domain, periodic: tuple[int, ...]) -> Callable[[
 
 
 def _contradicted(
-    states: Array, actions: NDArray[np.intp], box: Domain, periodic: tuple[int, ...], share: float
+    states: Array, actions: NDArray[np.intp], box: Box, periodic: tuple[int, ...], share: float
 ) -> NDArray[np.intp]:
     """The rows of demonstrations whose neighbours took other actions, no more than this share of all."""
     if not share or len(states) <= WITNESSES:
@@ -379,7 +378,7 @@ def _contradicted(
 
 
 def _nearest(
-    states: Array, actions: NDArray[np.intp], box: Domain, periodic: tuple[int, ...], count: int | None
+    states: Array, actions: NDArray[np.intp], box: Box, periodic: tuple[int, ...], count: int | None
 ) -> tuple[Callable[[Array], NDArray[np.intp]], str]:
     """The majority of the nearest demonstrations."""
     nearest, n_actions = _search(states, box, periodic), int(actions.max()) + 1

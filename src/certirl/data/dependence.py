@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from certirl.data.simulator import Simulator, ask, ask_all, check_simulator, counted_as, device_of, draw
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, as_domain, in_units, uniform_states
+from certirl.ground.domain import Array, as_domain
 from certirl.ground.doors import as_flag, by_door
 from certirl.ground.records import freeze
 from certirl.kernels import tensors
@@ -343,7 +343,7 @@ def noise_fault(simulator: Simulator, most: int | None = None) -> str:
     if most is not None:
         copies = min(most // 2, _COPIES) if most >= 2 * _MOVED**2 // 16 else 0
         rows = min((most - copies) // (_STATES * (_CALLS + 1)), _ROWS)
-    states = uniform_states(as_domain(simulator.domain), _STATES, np.random.default_rng(0))
+    states = as_domain(simulator.domain).uniform(_STATES, np.random.default_rng(0))
     for action in range(simulator.n_actions):
         if rows < 2:
             return ""
@@ -376,7 +376,7 @@ def noise_fault(simulator: Simulator, most: int | None = None) -> str:
 
 def is_noiseless(simulator: Simulator) -> bool:
     """Whether answers to copies of some states never differ, and depend on the state."""
-    states = uniform_states(as_domain(simulator.domain), _ROWS, np.random.default_rng(0))
+    states = as_domain(simulator.domain).uniform(_ROWS, np.random.default_rng(0))
     spreads = []
     for action in range(simulator.n_actions):
         calls = answers(simulator, np.repeat(states, _CALLS, axis=0), action, 0).reshape(_ROWS, _CALLS, -1)
@@ -395,7 +395,7 @@ def answers(simulator: Simulator, states: Any, action: int, number: int) -> Arra
     else:
         rows = tensors.torch().tensor(states, device=device, dtype=tensors.torch().float32)
         answer = ask(simulator, rows, action, tensors.generator(seed, device), domain).double().cpu().numpy()
-    return in_units(answer, domain)
+    return domain.shares(answer)
 
 
 def _repeated_after(values: Array) -> int:

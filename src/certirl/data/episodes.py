@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from certirl.data.transitions import Bias, Transitions, as_names
 from certirl.ground.domain import (
     Array,
-    Domain,
+    Box,
     as_actions,
     as_axes,
     as_domain,
@@ -25,8 +25,6 @@ from certirl.ground.domain import (
     as_rows,
     check_coordinates,
     count_actions,
-    describe,
-    into_domain,
     number_of,
 )
 from certirl.ground.doors import as_array, as_flag, as_flags, as_reals, call, setting, shown
@@ -271,7 +269,7 @@ class Conversion(Record):
     :meta private:
     """
 
-    domain: Domain | None = None
+    domain: Box | None = None
     n_actions: int | None = None
     actions: tuple[tuple[float, ...], ...] | tuple[str, ...] | None = None
     state: Callable[[Array], Any] | None = None
@@ -375,16 +373,16 @@ class Conversion(Record):
             f"{gap.max():.3g} at most, as if that made no difference"
         ]
 
-    def _inside(self, steps: Steps, domain: Domain, is_single: bool) -> Steps:
+    def _inside(self, steps: Steps, domain: Box, is_single: bool) -> Steps:
         """Map periodic coordinates into the domain; refuse, clip or drop what lies outside it."""
         check_coordinates(steps.states.shape[1], domain)
-        low, high = np.array(domain).T
+        low, high = domain.ends
         slack = _ROUNDING * (high - low)
         if is_single:
             slack = np.maximum(slack, np.spacing(np.maximum(np.abs(low), np.abs(high)).astype(np.float32)))
         slack[list(self.periodic)] = np.inf  # any number stands for a state in the domain
         ends = np.stack([steps.states, steps.next_states])
-        moved = into_domain(ends, domain, self.periodic)
+        moved = domain.moved_into(ends, self.periodic)
         inside = replace(steps, states=moved[0], next_states=moved[1])
         beyond = np.maximum(np.abs(ends - moved) - slack, 0.0)
         leaving = np.asarray((beyond > 0).any(axis=(0, 2)))
@@ -403,7 +401,7 @@ class Conversion(Record):
         return inside.where(~leaving).noted(Bias(f"{account}; these transitions were dropped, {_BIASED}", _WIDEN))
 
 
-def _account(beyond: Array, ends: Array, domain: Domain, rows: NDArray[np.intp] | None) -> str:
+def _account(beyond: Array, ends: Array, domain: Box, rows: NDArray[np.intp] | None) -> str:
     """How many transitions leave the domain, by which coordinates, and how far."""
     count, parts = beyond.shape[1], []
     for axis in np.flatnonzero((beyond > 0).any(axis=(0, 1))):
@@ -412,7 +410,7 @@ def _account(beyond: Array, ends: Array, domain: Domain, rows: NDArray[np.intp] 
         row = place if rows is None else rows[place]
         parts.append(f"{number:,} in coordinate {axis} (farthest {ends[end, place, axis]:.6g}, row {row})")
     leaving = int((beyond > 0).any(axis=(0, 2)).sum())
-    return f"{leaving:,} of {count:,} transitions leave the domain {describe(domain)}: {', '.join(parts)}"
+    return f"{leaving:,} of {count:,} transitions leave the domain {domain.words}: {', '.join(parts)}"
 
 
 def _absorbed(steps: Steps, n_actions: int) -> Steps:

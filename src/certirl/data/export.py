@@ -38,7 +38,7 @@ from certirl.data.transitions import Transitions
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.reward import values_of
 from certirl.ground import archive
-from certirl.ground.domain import Array, Domain, as_states, describe, mesh
+from certirl.ground.domain import Array, Box, as_states, mesh
 from certirl.ground.doors import as_count, as_delta, as_flags, as_number, call, shown
 from certirl.ground.records import Record
 
@@ -116,7 +116,7 @@ class IntervalMDP(Record):
         empty = int((self.visits == 0).sum())
         width = float((self.upper - self.lower)[self.visits > 0].mean()) if empty < self.visits.size else 1.0
         lines = [
-            f"Interval MDP of {cells} cells of {describe(self.grid.domain)} and {actions} actions; all bands hold with "
+            f"Interval MDP of {cells} cells of {self.grid.domain.words} and {actions} actions; all bands hold with "
             f"probability {1 - self.delta:g}.",
             f"  bands    {width:.3g} wide on average; {empty} of {self.visits.size} rows have no data",
             f"  data     {int(self.visits.sum()):,} transitions",
@@ -174,7 +174,7 @@ class IntervalMDP(Record):
         if (lower > self.upper).any() or (lower.sum(axis=2) > 1 + _ROUNDING).any():
             raise ValueError(f"floor must leave room for a distribution in every row, got {floor}")
         cells, total, middles = self.lower.shape[1], self.lower.shape[2], self.middles
-        low, high = np.array(self.grid.domain).T
+        low, high = self.grid.domain.ends
         marks = {name: np.zeros(total, dtype=bool) for name in ("init", "deadlock")}
         marks["init"][self.cell((low + high)[None] / 2 if initial is None else initial)[0]] = True
         if self.has_terminal:
@@ -324,7 +324,7 @@ def interval_mdp(
     return IntervalMDP(grid, lower, upper, visits, delta, assumptions, names)
 
 
-def _divided(cells: Any, domain: Domain) -> Cells:
+def _divided(cells: Any, domain: Box) -> Cells:
     """The cells of a box, between the points of a grid."""
     if len(domain) > MOST_COORDINATES:
         raise ValueError(f"cells are for at most {MOST_COORDINATES} coordinates, got {len(domain)}")
@@ -336,7 +336,7 @@ def _divided(cells: Any, domain: Domain) -> Cells:
 
 def _drawn(simulator: Any, grid: Cells, targets: int, *, each: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """How often each action went from cell to cell ``[A, S, T]``, from even states that are not terminal."""
-    low, is_terminal = np.array(grid.domain)[:, 0], terminal_of(simulator)
+    low, is_terminal = grid.domain.low, terminal_of(simulator)
     size, places = int(np.prod(grid.shape)), np.stack(np.unravel_index(np.arange(np.prod(grid.shape)), grid.shape), 1)
     counts = np.zeros((simulator.n_actions, size * targets), dtype=np.intp)
     for action in range(simulator.n_actions):

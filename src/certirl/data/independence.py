@@ -20,7 +20,7 @@ from certirl.data.source import Source, as_source
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
 from certirl.functions.components import Component, SumBasis, as_groups
-from certirl.ground.domain import Array, in_units
+from certirl.ground.domain import Array
 from certirl.ground.doors import as_flag, as_probability
 from certirl.ground.records import Record
 
@@ -188,7 +188,7 @@ def _rows(source: Source, samples: int, rng: Any) -> list[tuple[Array, Array]]:
         if n < FEWEST:
             raise ValueError(f"a test of independence needs {FEWEST} transitions of every action, got {n}")
         chosen = np.linspace(0, n - 1, min(samples, n)).astype(int)  # from all parts of a log
-        states, next_states = (2 * in_units(values[chosen], source.domain) - 1 for values in rows)
+        states, next_states = (2 * source.domain.shares(values[chosen]) - 1 for values in rows)
         pairs.append((states, next_states))
     return pairs
 

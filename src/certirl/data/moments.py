@@ -19,7 +19,7 @@ from certirl.data.tables import stream
 from certirl.data.transitions import CHUNK, Chunk, Piece, chunks_of
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground import archive
-from certirl.ground.domain import Array, describe, number_of
+from certirl.ground.domain import Array, number_of
 from certirl.ground.doors import as_array, as_count, as_flag, setting, shown
 from certirl.ground.records import Record, freeze
 from certirl.ground.work import Report, fold, on, watched_stream
@@ -117,7 +117,7 @@ class Moments(Record):
 
     def _shape(self) -> str:
         columns, actions = number_of(self.columns.size, "column"), number_of(self.n_actions, "action")
-        return f"{self.rows} on {describe(self.rows.domain)}, {columns}, {actions}"
+        return f"{self.rows} on {self.rows.domain.words}, {columns}, {actions}"
 
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from certirl.data.simulator import Simulator, ask, terminal_of
 from certirl.functions.cells import Cells
 from certirl.ground import archive
-from certirl.ground.domain import Array, Domain, as_actions, as_domain, as_n_actions, describe, mesh
+from certirl.ground.domain import Array, Box, as_actions, as_domain, as_n_actions, mesh
 from certirl.ground.doors import (
     as_reals,
     by_door,
@@ -249,7 +249,7 @@ class ExpertGrid(Record):
     :meta private:
     """
 
-    domain: Domain
+    domain: Box
     support: NDArray[np.bool_]
 
     @cached_property
@@ -346,7 +346,7 @@ class ExpertGrid(Record):
         """The boxes around connected cells ``[t, d, 2]``."""
         from scipy.ndimage import find_objects, label
 
-        low, sides = np.array(self.domain)[:, 0], self.cells.sides
+        low, sides = self.domain.low, self.cells.sides
         joined, _ = label(chosen.reshape(self.shape), structure=np.ones((3,) * len(low)))
         ends = [[(side.start, side.stop) for side in piece] for piece in find_objects(joined)]
         return low[:, None] + sides[:, None] * np.array(ends, dtype=float).reshape(-1, len(low), 2)
@@ -368,16 +368,16 @@ class ExpertGrid(Record):
 
     def __str__(self) -> str:
         if len(self.domain) == 1:
-            between = f"between neighbours of {len(self.support)} states of {describe(self.domain)}"
+            between = f"between neighbours of {len(self.support)} states of {self.domain.words}"
             return f"{between} the expert takes only what it takes at one of the two"
         cells = " × ".join(map(str, self.shape))
         return (
-            f"within each of {cells} cells of {describe(self.domain)} the expert takes what it takes at the corners, "
+            f"within each of {cells} cells of {self.domain.words} the expert takes what it takes at the corners, "
             "of the cells beside it too where these disagree"
         )
 
 
-def expert_grid(policy: Policy, domain: Domain) -> ExpertGrid:
+def expert_grid(policy: Policy, domain: Box) -> ExpertGrid:
     """Ask the expert about the corners of all cells, and about some of them twice."""
     cells = Cells((CELLS_ALONG[len(domain)] + 1,) * len(domain), (), domain)
     corners = cells.points()
@@ -409,7 +409,7 @@ def _compare(grid: ExpertGrid, states: Array, probabilities: Array) -> None:
     if not len(rows):
         return
     for shift in (-1, 1):  # rounding may count a state to the neighbouring cell
-        low, high = np.array(grid.domain).T
+        low, high = grid.domain.ends
         shifted = np.clip(states[rows] + shift * 1e-9 * (high - low), low, high)
         hidden[rows] &= ~grid.taken_at(shifted).T
     if hidden.any():

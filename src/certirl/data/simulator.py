@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from certirl.data.transitions import CHUNK, Piece, Stream, Transitions, pieces_per_chunk
 from certirl.functions.bases import Basis, as_basis
-from certirl.ground.domain import Array, Domain, as_axes, as_domain, as_n_actions, as_states
+from certirl.ground.domain import Array, Box, Domain, as_axes, as_domain, as_n_actions, as_states
 from certirl.ground.doors import as_count, as_flag, as_flags, as_reals, call, setting, shown, takes
 from certirl.ground.records import Record
 from certirl.kernels import tensors
@@ -458,7 +458,7 @@ def draw(
     return Draws(simulator, basis, n, seed, type(bits), n, design, paired, refuse_terminal=refuse_terminal, keeps=keeps)
 
 
-def ask(simulator: Simulator, states: Any, action: int, rng: Any, domain: Domain) -> Any:
+def ask(simulator: Simulator, states: Any, action: int, rng: Any, domain: Box) -> Any:
     """Next states ``[n, d]`` from one call of the simulator, checked.
 
     The simulator receives a copy of the states, and its answer is copied before another call can overwrite it.
@@ -601,5 +601,5 @@ class Near(Record):
         chosen = rng.random(count) < self.share
         centres = self.places[rng.integers(len(self.places), size=count)]
         moved = centres + self.widths * rng.uniform(-1.0, 1.0, states.shape)
-        low, high = np.array(self.basis.domain).T
+        low, high = self.basis.domain.ends
         return np.where(chosen[:, None], np.clip(moved, low, high), states)

@@ -32,7 +32,7 @@ from certirl.data.tables import as_log
 from certirl.data.terminal import TerminalBoxes, learn_terminal_boxes
 from certirl.data.transitions import Bias, Chunk, Stream, Transitions, as_names, concatenate
 from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, Domain, as_domain, even_mesh, uniform_states
+from certirl.ground.domain import Array, Box, as_domain
 from certirl.ground.doors import as_flag, by_door, setting
 from certirl.ground.records import Record
 
@@ -57,7 +57,7 @@ class Source(Record, ABC):
         """The simulator or the log itself."""
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> Box:
         """The box of states."""
         return as_domain(self.data.domain)
 
@@ -234,7 +234,7 @@ class Simulated(Source):
         if terminal is None:
             return False
         along = _SEARCHED.get(len(domain))
-        return bool(terminal(self._drawn_states() if along is None else even_mesh(domain, along)).any())
+        return bool(terminal(self._drawn_states() if along is None else domain.mesh(along)).any())
 
     def terminal(self) -> tuple[Terminal | None, TerminalBoxes | None]:
         """Its function, and boxes that describe where it is true."""
@@ -246,7 +246,7 @@ class Simulated(Source):
         return terminal, learn_terminal_boxes(states, flags) if flags.any() else None
 
     def _drawn_states(self) -> Array:
-        return uniform_states(self.domain, _DRAWN, np.random.default_rng(0))
+        return self.domain.uniform(_DRAWN, np.random.default_rng(0))
 
     def noise_fault(self, most: int | None = None) -> str:
         """As in `dependence.noise_fault`."""

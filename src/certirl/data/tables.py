@@ -45,12 +45,11 @@ from certirl.data.formats import (
 from certirl.data.transitions import Piece, Rows, Stream, Transitions, join_episodes, join_terminal
 from certirl.ground.domain import (
     Array,
-    Domain,
+    Box,
     as_actions,
     bounding_box,
     check_coordinates,
     count_actions,
-    describe,
     number_of,
 )
 from certirl.ground.doors import as_count, as_flag, by_door, closest, is_number, printable, setting, shown
@@ -365,7 +364,7 @@ class Chunk(Record):
             acted = has_action(flat(cells[columns.action]), controls=conversion.controls is not None)
             wrong[f"{columns.action} is missing or not finite"] = ~acted & ~_is_last(cells, columns)
         if conversion.domain is not None and conversion.state is None and conversion.outside == "refuse":
-            low, high = np.array(conversion.domain).T
+            low, high = conversion.domain.ends
             ends = [_side_by_side(cells, names) for names in (columns.states, columns.next_states) if names]
             beyond = np.any([(values < low) | (values > high) for values in ends], axis=0)
             beyond[:, list(conversion.periodic)] = False
@@ -451,7 +450,7 @@ class TableStream(Stream):
         return self.parts[0].conversion
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> Box:
         """The box of states."""
         assert self.conversion.domain is not None
         return self.conversion.domain
@@ -490,7 +489,7 @@ class TableStream(Stream):
         tables, names = self._tables, self.action_names
         count = number_of(len(tables), tables[0].unit)
         actions = ", ".join(names) if names else f"0 … {self.n_actions - 1}"
-        line = f"{number_of(self.total, 'row')} in {count}, states in {describe(self.domain)}, actions {actions}"
+        line = f"{number_of(self.total, 'row')} in {count}, states in {self.domain.words}, actions {actions}"
         return "\n  ".join([line, *(note for table in tables for note in table.notes)])
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from certirl.ground.domain import (
     WIDEN_OR_REMOVE,
     Array,
-    Domain,
+    Box,
     as_actions,
     as_axes,
     as_domain,
@@ -25,9 +25,7 @@ from certirl.ground.domain import (
     bounding_box,
     check_coordinates,
     count_actions,
-    describe,
     number_of,
-    wrapped,
 )
 from certirl.ground.doors import (
     as_array,
@@ -170,7 +168,7 @@ class Transitions(Stream):
     states: Array
     actions: NDArray[np.intp]
     next_states: Array
-    domain: Domain = None  # type: ignore[assignment]  # always a box once built
+    domain: Box = None  # type: ignore[assignment]  # always a box once built
     n_actions: int = None  # type: ignore[assignment]
     paired: bool = False
     domain_from_data: bool = field(default=False, init=False)
@@ -200,7 +198,7 @@ class Transitions(Stream):
             raise ValueError("a periodic coordinate needs a domain, whose width is its period: write domain=…")
         domain = bounding_box(states, next_states) if self.domain is None else as_domain(self.domain)
         check_coordinates(dimension, domain)
-        states, next_states = (wrapped(rows, domain, periodic) for rows in (states, next_states))
+        states, next_states = (domain.wrapped(rows, periodic) for rows in (states, next_states))
         terminal = None if self.terminal is None else as_flags(self.terminal, len(states), "terminal")
         episodes = None if self.episodes is None else _as_episode_numbers(self.episodes, len(states))
         n_actions = count_actions(actions) if declared is None else declared
@@ -235,14 +233,14 @@ class Transitions(Stream):
         return len(self.states)
 
     def __repr__(self) -> str:
-        return f"<Transitions: {len(self):,} of {self.n_actions} actions on {describe(self.domain)}>"
+        return f"<Transitions: {len(self):,} of {self.n_actions} actions on {self.domain.words}>"
 
     def __str__(self) -> str:
         names = [f"{name} " for name in self.action_names] or [""] * self.n_actions
         counts = ", ".join(f"{name}{count:,}" for name, count in zip(names, self.counts, strict=True))
         names = [self.coordinate_names[axis] if self.coordinate_names else str(axis) for axis in self.periodic]
         around = f", periodic in coordinate {' and '.join(names)}" if names else ""
-        line = f"{number_of(len(self), 'transition')} on {describe(self.domain)}{around}; per action: {counts}"
+        line = f"{number_of(len(self), 'transition')} on {self.domain.words}{around}; per action: {counts}"
         return "\n  ".join([line, *self.notes])
 
     @property
@@ -549,7 +547,7 @@ class TensorTransitions(Stream):
     states: Any
     actions: Any
     next_states: Any
-    domain: Domain
+    domain: Box
     n_actions: int
     on_device: ClassVar[bool] = True
 

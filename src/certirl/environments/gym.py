@@ -32,7 +32,7 @@ from certirl.environments.simulators import (
     step,
 )
 from certirl.functions.reward import reward_at_terminal, unpack, values_of
-from certirl.ground.domain import Array, as_domain, into_domain
+from certirl.ground.domain import Array, as_domain
 from certirl.ground.doors import as_count, as_flag, as_number
 
 try:
@@ -282,7 +282,7 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
 
     def _state(self) -> Array:
         state = self._read(self.env)[None]
-        return state if self._domain is None else into_domain(state, self._domain)
+        return state if self._domain is None else self._domain.moved_into(state)
 
 
 def _potential_of(solution: Any, discount: float | None) -> Callable[[Array], float]:

@@ -38,15 +38,12 @@ from certirl.functions.cells import Cells
 from certirl.functions.reward import RewardLike, reward_at_terminal, rewards_of, unpack, values_of
 from certirl.ground.domain import (
     Array,
-    Domain,
+    Box,
     as_domain,
     as_rows,
     as_states,
-    describe,
-    into_domain,
     like_input,
     number_of,
-    uniform_states,
 )
 from certirl.ground.doors import as_count, as_number, as_reals, by_door, call, lend, shown
 from certirl.ground.records import Record
@@ -144,7 +141,7 @@ def plan(
     first, axes = None, periodic_of(simulator)
     if starts is not None:  # angles are turned into the box; other coordinates must be in it
         rows, turned = as_rows(starts, len(domain), name="starts"), np.isin(np.arange(len(domain)), axes)
-        first = as_states(np.where(turned, into_domain(rows, domain, axes), rows), domain, name="starts")
+        first = as_states(np.where(turned, domain.moved_into(rows, axes), rows), domain, name="starts")
     if first is not None and not len(first):
         raise ValueError("starts must be one or more states, got none")
     if draws is not None:
@@ -360,7 +357,7 @@ class Plan(Record):
 
     def _rows(self, states: ArrayLike) -> Array:
         simulator = self._process.simulator
-        return into_domain(as_rows(states, self.basis.dimension), as_domain(simulator.domain), periodic_of(simulator))
+        return as_domain(simulator.domain).moved_into(as_rows(states, self.basis.dimension), periodic_of(simulator))
 
     def _values(self, rows: Array) -> Array:
         terminal = self._process.terminal(rows)
@@ -382,7 +379,7 @@ class Plan(Record):
         return np.stack(ahead, axis=1)
 
     def __str__(self) -> str:
-        domain = describe(as_domain(self._process.simulator.domain))
+        domain = as_domain(self._process.simulator.domain).words
         where, word = f"with {self.basis.size} functions", "error of the fit"
         if isinstance(self.basis, Cells):
             where, word = f"on {' × '.join(map(str, self.basis.counts))} points", "residual"
@@ -495,10 +492,10 @@ def _read_outcomes(answer: Any) -> tuple[Array, ...] | None:
     return None if answer is None else tuple(as_reals(array, what) for array in answer)
 
 
-def _number_of_draws(simulator: Any, domain: Domain, draws: Any, rng: np.random.Generator) -> tuple[int, int]:
+def _number_of_draws(simulator: Any, domain: Box, draws: Any, rng: np.random.Generator) -> tuple[int, int]:
     """How many next states are drawn, and how many there are of every state and action."""
     number = 1 if draws is None else as_count(draws, "draws")
-    states = uniform_states(domain, 64, rng)
+    states = domain.uniform(64, rng)
     declared = _outcomes(simulator, states, 0)
     if declared is not None:
         return number, len(declared[1])
@@ -700,7 +697,7 @@ def _improved(
     visited, made = starts, None
     for number in range(setting.rounds):
         near = visited[rng.integers(len(visited), size=n // 2)]
-        near = into_domain(near + BESIDE * visited.std(axis=0) * rng.standard_normal(near.shape), domain, periodic)
+        near = domain.moved_into(near + BESIDE * visited.std(axis=0) * rng.standard_normal(near.shape), periodic)
         states = np.concatenate([pool[rng.integers(len(pool), size=n - n // 2)], near])
         states = states[~process.terminal(states)]
         seed = int(rng.integers(2**31))

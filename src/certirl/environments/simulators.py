@@ -23,13 +23,10 @@ from certirl.data.simulator import as_generator
 from certirl.ground import archive
 from certirl.ground.domain import (
     Array,
-    Domain,
+    Box,
     as_axes,
     as_domain,
     as_states,
-    describe,
-    into_domain,
-    uniform_states,
 )
 from certirl.ground.doors import (
     as_array,
@@ -327,7 +324,7 @@ class EnvSimulator(Record):
     name: str
     physics: Physics
     controls: tuple[Any, ...]
-    domain: Domain
+    domain: Box
     periodic: tuple[int, ...]
     noise: tuple[float, ...]
     notes: tuple[str, ...] = ()
@@ -365,7 +362,7 @@ class EnvSimulator(Record):
 
     def __str__(self) -> str:
         how = "vectorised" if self.physics.thread_safe else "stepped row by row"
-        lines = [f"{self.name}: {self.n_actions} actions on {describe(self.domain)}, {how}"]
+        lines = [f"{self.name}: {self.n_actions} actions on {self.domain.words}, {how}"]
         if self.periodic:
             plural = "s" * (len(self.periodic) != 1)
             lines.append(f"  periodic in coordinate{plural} {', '.join(map(str, self.periodic))}")
@@ -418,7 +415,7 @@ class EnvSimulator(Record):
         after, rewards = rows.copy(), np.zeros(len(rows))
         if alive.any():
             moved, rewards[alive] = self.physics.step(rows[alive], self.controls[action], rng)
-            after[alive] = into_domain(moved, self.domain, self.periodic)
+            after[alive] = self.domain.moved_into(moved, self.periodic)
         return after, rewards
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
@@ -453,7 +450,7 @@ class EnvSimulator(Record):
 
     def _shifted(self, states: Array, after: Array, shift: Array) -> Array:
         """Next states ``[…, n, d]`` with noise; terminal states have none."""
-        noisy = into_domain(after + shift, self.domain, self.periodic, reflect=True)
+        noisy = self.domain.moved_into(after + shift, self.periodic, reflect=True)
         return np.where(self.terminal(states)[:, None], after, noisy)
 
     def reward(self, states: Array, action: int, next_states: Any = None) -> Array:
@@ -590,12 +587,12 @@ def _stepped(
 
 def _box(
     domain: Any, stepped: Stepped, read: Reader, controls: Sequence[Any], rng: np.random.Generator
-) -> tuple[Domain, list[str]]:
+) -> tuple[Box, list[str]]:
     """The declared domain or the environment's bounds; the range of random play where it has none."""
     if domain is not None:
         box = as_domain(domain)
         if len(box) != len(stepped.bounds):
-            raise ValueError(f"the state has {len(stepped.bounds)} coordinates but the domain {describe(box)} does not")
+            raise ValueError(f"the state has {len(stepped.bounds)} coordinates but the domain {box.words} does not")
         return box, []
     bounds = np.array(stepped.bounds)
     free = np.flatnonzero(~np.isfinite(bounds).all(axis=1))
@@ -624,7 +621,7 @@ def _largest_coordinates(env: Any, read: Reader, controls: Sequence[Any], rng: n
     return largest
 
 
-def _deviations(noise: Any, box: Domain) -> tuple[float, ...]:
+def _deviations(noise: Any, box: Box) -> tuple[float, ...]:
     """Standard deviations ``[d]`` of a noise in units of the widths."""
     shares = as_reals(noise, "noise").astype(np.float64)
     if shares.shape not in {(), (len(box),)} or not np.isfinite(shares).all() or (shares < 0).any():
@@ -632,9 +629,9 @@ def _deviations(noise: Any, box: Domain) -> tuple[float, ...]:
     return tuple((shares * np.diff(np.array(box), axis=1)[:, 0]).tolist())
 
 
-def _agrees(physics: Physics, stepped: Stepped, controls: Sequence[Any], box: Domain, rng: np.random.Generator) -> bool:
+def _agrees(physics: Physics, stepped: Stepped, controls: Sequence[Any], box: Box, rng: np.random.Generator) -> bool:
     """Whether vectorised physics does at random states what the environment's own step does."""
-    states = uniform_states(box, PROBES, rng)
+    states = box.uniform(PROBES, rng)
     states = states[~physics.terminal(states)]
     width = np.diff(np.array(box), axis=1)[:, 0]
     for control in controls:
@@ -650,7 +647,7 @@ def _is_random(made: EnvSimulator, rng: np.random.Generator) -> bool:
     """Whether the environment's own step can lead from one state to different next states."""
     if made.thread_safe:
         return False
-    states = uniform_states(made.domain, 16, rng)
+    states = made.domain.uniform(16, rng)
     for action in range(made.n_actions):
         first, second = (made.step(states, action, stream)[0] for stream in rng.spawn(2))
         if not np.array_equal(first, second):
@@ -660,18 +657,18 @@ def _is_random(made: EnvSimulator, rng: np.random.Generator) -> bool:
 
 def _stopped(made: EnvSimulator, rng: np.random.Generator) -> list[str]:
     """Sentences on the share of next states that leave the box, from uniform states."""
-    states = uniform_states(made.domain, 4096 if made.thread_safe else 128, rng)
+    states = made.domain.uniform(4096 if made.thread_safe else 128, rng)
     states = states[~made.terminal(states)]
-    low, high = np.array(made.domain).T
+    low, high = made.domain.ends
     beyond = np.zeros(len(low))
     for control in made.controls if len(states) else ():
         moved, _ = made.physics.step(states, control, rng)
         outside = (moved < low - 1e-9 * (high - low)) | (moved > high + 1e-9 * (high - low))
-        terminal = made.physics.terminal(into_domain(moved, made.domain, made.periodic))
+        terminal = made.physics.terminal(made.domain.moved_into(moved, made.periodic))
         lost = made.physics.terminal(moved) & ~terminal
         if lost.any():
             raise ValueError(
-                f"the domain {describe(made.domain)} has no room for terminal states such as "
+                f"the domain {made.domain.words} has no room for terminal states such as "
                 f"{moved[lost.argmax()].tolist()}: put on its edge it would be no longer terminal; widen the domain"
             )
         beyond += (outside & ~terminal[:, None]).mean(axis=0) / made.n_actions
@@ -801,8 +798,8 @@ def state_reader(env: Any, get_state: Reader | None) -> Callable[[Any], Array]:
     if physics is None or not physics.periodic:
         return lambda which: state_of(which, get_state or read_state)
     low, high = np.array(physics.bounds).T
-    box = tuple(zip(np.maximum(low, -1e300).tolist(), np.minimum(high, 1e300).tolist(), strict=True))
-    return lambda which: into_domain(state_of(which, read_state)[None], box, physics.periodic)[0]
+    box = Box(zip(np.maximum(low, -1e300).tolist(), np.minimum(high, 1e300).tolist(), strict=True))
+    return lambda which: box.moved_into(state_of(which, read_state)[None], physics.periodic)[0]
 
 
 @dataclass(frozen=True, eq=False)

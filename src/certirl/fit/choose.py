@@ -21,7 +21,7 @@ from certirl.functions.bases import FAMILIES as ALL_FAMILIES
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, fewest, of_degree, product
 from certirl.functions.components import Component, as_columns
 from certirl.functions.extrema import minimum
-from certirl.ground.domain import Array, Domain, describe, one_coordinate
+from certirl.ground.domain import Array, Box, one_coordinate
 from certirl.ground.doors import as_count, shown
 from certirl.ground.records import Record
 
@@ -92,7 +92,7 @@ def as_asked(components: tuple[Component, ...], columns: Any) -> Choice | None:
 
 def _of_components(components: tuple[Component, ...], sizes: tuple[int, ...], how: str) -> Choice:
     named = ", ".join(sorted({str(component.basis) for component in components}))
-    where = "for each component" if len(components) > 1 else f"on {describe(components[0].basis.domain)} as asked"
+    where = "for each component" if len(components) > 1 else f"on {components[0].basis.domain.words} as asked"
     least, most = min(sizes), max(sizes)
     count = f"{least}" if least == most else f"{least} to {most}"
     return Choice(components, sizes, f"{named} {where}, {count} columns {how}")
@@ -114,13 +114,13 @@ def as_measured(moments: Moments, basis: Basis | None, columns: int | None) -> C
     if columns is not None:
         columns = as_count(columns, "columns", most=most, meaning="a whole number of the functions measured")
     columns = most if columns is None else columns
-    why = f"{rows} on {describe(rows.domain)}, {columns} columns: the data came as moments"
+    why = f"{rows} on {rows.domain.words}, {columns} columns: the data came as moments"
     return Choice(rows.components, (columns,), why)
 
 
 def choose(
     stream: Iterable[Piece],
-    domain: Domain,
+    domain: Box,
     *,
     n_actions: int,
     components: tuple[Component, ...],
@@ -160,7 +160,7 @@ def _most_columns(basis: Basis) -> int:
 
 def _choose_all(
     stream: Iterable[Piece],
-    domain: Domain,
+    domain: Box,
     n_actions: int,
     columns: Any,
     periodic: Sequence[int],
@@ -193,7 +193,7 @@ def _choose_all(
     return [total(folds).leading(size, count)], Choice(basis.components, (count,), sentence)
 
 
-def _largest_bases(domain: Domain, periodic: Sequence[int], least: int = 1) -> list[Basis]:
+def _largest_bases(domain: Box, periodic: Sequence[int], least: int = 1) -> list[Basis]:
     """The bases to choose from, with the most functions to measure: one for each family, or one on a box.
 
     Args:
@@ -208,7 +208,7 @@ def _largest_bases(domain: Domain, periodic: Sequence[int], least: int = 1) -> l
     return [usual.resized(max(usual.size, least))._closed()]
 
 
-def places(domain: Domain) -> Basis:
+def places(domain: Box) -> Basis:
     """A basis whose design says where to ask a simulator before a basis is chosen."""
     return product(*[Legendre(2)] * len(domain))
 
@@ -261,7 +261,7 @@ def _wider(basis: Basis, columns: int) -> Sequence[int]:
 
 
 def cheapest(
-    asked: Sequence[Component], columns: Any, domain: Domain, periodic: Sequence[int], cost: TailNumber
+    asked: Sequence[Component], columns: Any, domain: Box, periodic: Sequence[int], cost: TailNumber
 ) -> list[Sequence[Component]]:
     """For every family that can be chosen the columns that cost less than 1, or least, as bases of components.
 

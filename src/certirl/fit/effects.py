@@ -30,7 +30,7 @@ from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.ends import EndBasis
 from certirl.functions.sigmoids import Sigmoids
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, displacement, in_units, into_domain, number_of
+from certirl.ground.domain import Array, Box, as_domain, as_rows, number_of
 from certirl.ground.records import Record
 
 MOST_FUNCTIONS = 220  # of V
@@ -81,7 +81,7 @@ class ValueProblem(NamedTuple):
     terminal_boxes: TerminalBoxes | None = None
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> Box:
         """The box of states."""
         return self.source.domain
 
@@ -248,7 +248,7 @@ def blocks(n: int) -> Iterator[slice]:
 
 
 def value_basis(
-    domain: Domain, periodic: tuple[int, ...] = (), most: int | None = None, states: Array | None = None
+    domain: Box, periodic: tuple[int, ...] = (), most: int | None = None, states: Array | None = None
 ) -> Basis:
     """The functions of V: random sigmoids beyond four coordinates, else polynomials of a total degree.
 
@@ -652,7 +652,7 @@ class NextStateModel(Record):
     weights: Array
     residuals: Array
     steps: Array
-    domain: Domain
+    domain: Box
     periodic: tuple[int, ...]
     is_terminal: Terminal | None
     inverses: Array
@@ -668,10 +668,10 @@ class NextStateModel(Record):
     @property
     def noiseless(self) -> bool:
         """Whether the residuals are as small as rounding."""
-        return bool(np.sqrt(np.mean((self.residuals / np.ptp(self.domain, axis=1)) ** 2)) < NOISELESS)
+        return bool(np.sqrt(np.mean((self.residuals / self.domain.width) ** 2)) < NOISELESS)
 
     def _into_box(self, states: Array) -> Array:
-        return into_domain(states, self.domain, self.periodic)
+        return self.domain.moved_into(states, self.periodic)
 
     def _mean(self, states: Array, action: int) -> Array:
         """s + f_a(s) ``[n, d]``, which may lie outside the box."""
@@ -748,7 +748,7 @@ class Nearby(Record):
 
     states: Array
     next_states: Array
-    domain: Domain
+    domain: Box
     periodic: tuple[int, ...]
     is_terminal: Terminal | None
     noiseless: bool
@@ -779,7 +779,7 @@ class Nearby(Record):
 
     @cached_property
     def _steps(self) -> Array:
-        moved = [displacement(self.states, after, self.domain, self.periodic) for after in self.next_states]
+        moved = [self.domain.displacement(self.states, after, self.periodic) for after in self.next_states]
         return np.stack(moved)
 
     def _near(self, states: Array) -> tuple[NDArray[np.intp], Array]:
@@ -792,8 +792,8 @@ class Nearby(Record):
         if not self.noiseless:
             return index, np.full(index.shape, 1 / k)
         flat = np.repeat(states, k, axis=0)
-        away = displacement(flat, self.states[index].reshape(flat.shape), self.domain, self.periodic)
-        away /= np.ptp(self.domain, axis=1)
+        away = self.domain.displacement(flat, self.states[index].reshape(flat.shape), self.periodic)
+        away /= self.domain.width
         unit = distances[:, -1:] + 1e-300
         design = np.concatenate([np.ones((len(states), k, 1)), away.reshape(len(states), k, -1) / unit[:, :, None]], 2)
         weighted = design / ((distances / unit) ** 2 + 1e-6)[:, :, None]
@@ -808,8 +808,8 @@ class Nearby(Record):
         steps = self._steps[action][index]  # [n, k, d]
         if self.noiseless:
             moved = states + np.einsum("nk,nkd->nd", weights, steps)
-            return into_domain(moved, self.domain, self.periodic)[None], np.ones(1)
-        after = into_domain(states[None] + steps.swapaxes(0, 1), self.domain, self.periodic)
+            return self.domain.moved_into(moved, self.periodic)[None], np.ones(1)
+        after = self.domain.moved_into(states[None] + steps.swapaxes(0, 1), self.periodic)
         return after, np.full(len(after), 1 / len(after))
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
@@ -824,12 +824,12 @@ class Nearby(Record):
 
     def error(self, states: Array, after: Array) -> float:
         """The median error of next states without noise ``[A, n, d]``, over the effect of an action."""
-        width = np.ptp(self.domain, axis=1)
+        width = self.domain.width
         missed = [
-            displacement(self.outcomes(states, action)[0][0], observed, self.domain, self.periodic) / width
+            self.domain.displacement(self.outcomes(states, action)[0][0], observed, self.periodic) / width
             for action, observed in enumerate(after)
         ]
-        moved = np.stack([displacement(states, observed, self.domain, self.periodic) / width for observed in after])
+        moved = np.stack([self.domain.displacement(states, observed, self.periodic) / width for observed in after])
         effect = np.sqrt(2 * np.mean((moved - moved.mean(axis=0)) ** 2))
         return float(np.median(np.abs(missed)) / max(effect, 1e-300))
 
@@ -877,8 +877,8 @@ def _missed(log: Transitions, model: NextStateModel) -> Array:
     for action in range(log.n_actions):
         rows = log.actions == action
         expected[rows] = model._into_box(model._mean(log.states[rows], action))
-    missed = displacement(expected, log.next_states, log.domain, model.periodic)
-    return np.asarray(np.abs(missed / np.ptp(log.domain, axis=1)).max(axis=1))
+    missed = log.domain.displacement(expected, log.next_states, model.periodic)
+    return np.asarray(np.abs(missed / log.domain.width).max(axis=1))
 
 
 def _steady(log: Transitions, model: NextStateModel) -> NDArray[np.bool_]:
@@ -897,7 +897,7 @@ def _fitted_next_states(
     rng: np.random.Generator,
 ) -> NextStateModel:
     """The model of the next state, fitted to all rows."""
-    step, width = displacement(log.states, log.next_states, log.domain, periodic), np.ptp(log.domain, axis=1)
+    step, width = log.domain.displacement(log.states, log.next_states, periodic), log.domain.width
     # A coordinate that moves alike in every row (a clock, a constant) has no unit of its own.
     units = np.where(step.std(axis=0) > NOISELESS * width, step.std(axis=0), width)
     tolerance = SIMPLER if len(log.domain) > MOST_COORDINATES else 1.0
@@ -1108,10 +1108,10 @@ def _without_absorbed(log: Transitions) -> Transitions:
     return log.where(~(log.terminal & (log.states == log.next_states).all(axis=1)))
 
 
-def unit_chart(states: Array, domain: Domain, periodic: tuple[int, ...]) -> Array:
+def unit_chart(states: Array, domain: Box, periodic: tuple[int, ...]) -> Array:
     """States in units of the box's widths, periodic coordinates on a circle of length 1; distances are taken there."""
     parts = []
-    for axis, share in enumerate(in_units(states, domain).T):
+    for axis, share in enumerate(domain.shares(states).T):
         turn = 2 * np.pi * share
         parts += [np.sin(turn) / (2 * np.pi), np.cos(turn) / (2 * np.pi)] if axis in periodic else [share]
     return np.stack(parts, axis=1)

@@ -15,7 +15,7 @@ from certirl.fit.witness import USED, Witness, whole_rows
 from certirl.functions.components import Component
 from certirl.functions.extrema import first_of_least, local_minima, minimum
 from certirl.functions.reward import Reward
-from certirl.ground.domain import Array, Domain, in_units, mesh
+from certirl.ground.domain import Array, Box, mesh
 from certirl.ground.doors import as_count, as_listed, as_number, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.status import Finding, Reason
@@ -88,13 +88,13 @@ class Recovery(Record):
         return self.values[0] if self.values else None
 
 
-def cover_points(domain: Domain, radius: float) -> Array:
+def cover_points(domain: Box, radius: float) -> Array:
     """The paper's cover: ⌈√d·width/c⌉ even states along each axis ``[m, d]``, every state within c of one.
 
     Algorithm 2, step 3, with the Euclidean distance of Section 6 in d coordinates.
     """
     radius = as_radius(radius, domain)
-    counts = np.ceil(len(domain) ** 0.5 * np.ptp(domain, axis=1) / radius - 1e-9)
+    counts = np.ceil(len(domain) ** 0.5 * domain.width / radius - 1e-9)
     if counts.prod() > MOST_POINTS:
         raise ValueError(
             f"a cover of radius {radius:g} has {counts.prod():.3g} points, more than {MOST_POINTS:,}: "
@@ -104,9 +104,9 @@ def cover_points(domain: Domain, radius: float) -> Array:
     return mesh([low + (high - low) * (np.arange(n) + 0.5) / n for (low, high), n in pairs])
 
 
-def as_radius(cover: Any, domain: Domain) -> float:
+def as_radius(cover: Any, domain: Box) -> float:
     """The radius of a cover of the domain."""
-    widest = float(np.linalg.norm(np.ptp(domain, axis=1)))
+    widest = float(np.linalg.norm(domain.width))
     what = f"the width {widest:g}" if len(domain) == 1 else f"the diagonal {widest:g}"
     radius = as_number(cover, "cover", least=0, strict=True, meaning="a radius")
     if radius > widest:
@@ -114,10 +114,10 @@ def as_radius(cover: Any, domain: Domain) -> float:
     return radius
 
 
-def _coarse_radius(domain: Domain) -> float:
+def _coarse_radius(domain: Box) -> float:
     """The radius of a cover of about a hundred points for one coordinate, a few hundred for more."""
     along = 100 if len(domain) == 1 else max(round(400 ** (1 / len(domain))), 3)
-    return float(np.linalg.norm(np.ptp(domain, axis=1)) / along)
+    return float(np.linalg.norm(domain.width) / along)
 
 
 def recover(
@@ -381,13 +381,13 @@ def joined(components: Sequence[Component], functions: Sequence[Reward]) -> Rewa
     return Reward.sum(functions, coordinates, names)
 
 
-def _unlisted(states: Array, rows: Array, domain: Domain) -> Array:
+def _unlisted(states: Array, rows: Array, domain: Box) -> Array:
     """Those of the states that are not yet rows, to rounding ``[m, d]``."""
     from scipy.spatial import KDTree
 
     if not len(states):
         return states
-    distances, _ = KDTree(in_units(rows, domain)).query(in_units(states, domain), p=np.inf)
+    distances, _ = KDTree(domain.shares(rows)).query(domain.shares(states), p=np.inf)
     return states[np.asarray(distances) > 1e-9]
 
 

@@ -81,7 +81,7 @@ def judged_states(problem: ValueProblem, model: EffectModel) -> JudgedStates:
     of a simulator. None is terminal.
     """
     states, ahead = _looked_at(problem, model)
-    low, high = np.array(problem.domain).T
+    low, high = problem.domain.ends
     at_edge = ((ahead == low) | (ahead == high)).any(axis=1)
     repeated = atoms(ahead)
     judged = [ahead[:JUDGED], ahead[at_edge][:JUDGED], repeated, switches(states, problem)]

@@ -21,7 +21,7 @@ from certirl.fit.effects import Effects, blocks, unit_chart
 from certirl.functions.cells import Cells
 from certirl.functions.functions import Functions
 from certirl.functions.sigmoids import Sigmoids
-from certirl.ground.domain import Array, Domain
+from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_number, as_reals, by_door, call, shown, takes
 from certirl.ground.records import Record, freeze
 
@@ -180,7 +180,7 @@ def check_margin(margin: Any) -> None:
 
 
 def profile_at(
-    states: Array, data: Array, policy: Policy, domain: Domain, periodic: tuple[int, ...], *, margin: Margin = None
+    states: Array, data: Array, policy: Policy, domain: Box, periodic: tuple[int, ...], *, margin: Margin = None
 ) -> Array:
     """m(s) ``[n]`` at any states: from 0 at a switch to 1 beyond the tube.
 
@@ -205,7 +205,7 @@ def profile_at(
     return np.clip(distance_to_switch(states, data, policy, domain, periodic) / margin, 0.0, 1.0)
 
 
-def distance_to_switch(states: Array, data: Array, policy: Policy, domain: Domain, periodic: tuple[int, ...]) -> Array:
+def distance_to_switch(states: Array, data: Array, policy: Policy, domain: Box, periodic: tuple[int, ...]) -> Array:
     """The distance to the nearest state of the data where the expert acts otherwise ``[n]``, in units of the box.
 
     The action at a state is that of the majority of the nearest states of the data: single errors of an expert that is

@@ -29,7 +29,7 @@ from certirl.functions.formulas import CHEBYSHEV, FOURIER, LEGENDRE, Axis, Expan
 from certirl.functions.functions import Functions
 from certirl.functions.harmonics import legendre_in_harmonics, slopes_of_harmonics
 from certirl.ground import archive
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
+from certirl.ground.domain import Array, Box, Domain, as_domain, as_rows, mesh
 from certirl.ground.doors import as_count, by_door, setting, shown, typed
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Basis(Functions):
             domain = as_domain(self.interval)
             if len(domain) != self.dimension:
                 wanted = "one interval" if self.dimension == 1 else f"{self.dimension} intervals"
-                raise ValueError(f"{self.kind} is defined on {wanted}, got the domain {describe(domain)}")
+                raise ValueError(f"{self.kind} is defined on {wanted}, got the domain {domain.words}")
             object.__setattr__(self, "interval", domain[0] if len(domain) == 1 else domain)
 
     def __eq__(self, other: object) -> bool:
@@ -132,11 +132,11 @@ class Basis(Functions):
         return len(self.factors)
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> Box:
         """The box on which the functions are defined, one (low, high) for each coordinate."""
         if self.interval is None:
-            return REFERENCE * self.dimension
-        return (self.interval,) if self.dimension == 1 else self.interval
+            return as_domain(tuple(REFERENCE) * self.dimension)
+        return as_domain(self.interval)
 
     @property
     def family(self) -> str:
@@ -203,19 +203,19 @@ class Basis(Functions):
             >>> certirl.Legendre(5).on(((0.0, 10.0),)).domain
             ((0.0, 10.0),)
         """
-        domain = as_domain(domain)
-        if len(domain) != self.dimension:
+        box = as_domain(domain)
+        if len(box) != self.dimension:
             coordinates = "one coordinate" if self.dimension == 1 else f"{self.dimension} coordinates"
             raise ValueError(
-                f"{self} is for {coordinates}, but the domain {describe(domain)} has {len(domain)}; "
+                f"{self} is for {coordinates}, but the domain {box.words} has {len(box)}; "
                 f"{by_door('certirl.product(…) takes one family for each coordinate', 'name --domain for each')}"
             )
-        if self.interval is not None and not np.allclose(self.domain, domain, rtol=1e-12, atol=0):
+        if self.interval is not None and not np.allclose(self.domain, box, rtol=1e-12, atol=0):
             raise ValueError(
-                f"the basis is defined on {describe(self.domain)} but the problem on {describe(domain)}; "
+                f"the basis is defined on {self.domain.words} but the problem on {box.words}; "
                 f"write {self} without an interval and it is placed on the problem's domain"
             )
-        return self if self.interval is not None else replace(self, interval=domain)
+        return self if self.interval is not None else replace(self, interval=box)
 
     def resized(self, size: int) -> Self:
         """The same families on the same domain with another number of functions.
@@ -897,7 +897,7 @@ def product(*factors: Family, index: str = "total") -> Basis:
     return smallest.resized(_count_indices(smallest._families, smallest._highest, index))
 
 
-def first_functions(size: int, domain: Domain, periodic: Sequence[int] = ()) -> Basis:
+def first_functions(size: int, domain: Box, periodic: Sequence[int] = ()) -> Basis:
     """The first functions of the usual family: on a box those of the least total degree come first."""
     if len(domain) == 1:
         return (Fourier if periodic else Legendre)(size).on(domain)
@@ -905,7 +905,7 @@ def first_functions(size: int, domain: Domain, periodic: Sequence[int] = ()) -> 
     return next(basis for basis in degrees if basis.size >= size).resized(size)
 
 
-def of_degree(domain: Domain, degree: int, periodic: Sequence[int] = ()) -> Basis:
+def of_degree(domain: Box, degree: int, periodic: Sequence[int] = ()) -> Basis:
     """Functions up to a total degree on a box: polynomials, Fourier in periodic coordinates."""
     families = [Fourier if axis in periodic else Legendre for axis in range(len(domain))]
     return product(*(family(family._size_of_degree(degree)) for family in families)).on(domain)

@@ -18,7 +18,7 @@ from certirl.functions.bases import REFERENCE
 from certirl.functions.formulas import HAT, PERIODIC_HAT, Axis, Expansion, Term
 from certirl.functions.functions import Functions
 from certirl.ground import archive
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
+from certirl.ground.domain import Array, Box, Domain, as_domain, as_rows, mesh
 from certirl.ground.doors import as_array, shown
 
 MOST_COORDINATES = 4
@@ -60,7 +60,7 @@ class Cells(Functions):
         if self.box is not None:
             object.__setattr__(self, "box", as_domain(self.box))
             if len(self.box) != counts.size:
-                raise ValueError(f"cells of {counts.size} coordinates do not fit on {describe(self.box)}")
+                raise ValueError(f"cells of {counts.size} coordinates do not fit on {self.box.words}")
         object.__setattr__(self, "counts", tuple(counts.tolist()))
         object.__setattr__(self, "periodic", periodic)
 
@@ -79,9 +79,9 @@ class Cells(Functions):
         return len(self.counts)
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> Box:
         """The box of the grid."""
-        return REFERENCE * self.dimension if self.box is None else self.box
+        return as_domain(tuple(REFERENCE) * self.dimension if self.box is None else self.box)
 
     def on(self, domain: Domain) -> Cells:
         """The same grid on a domain; one that has a box must agree.
@@ -91,7 +91,8 @@ class Cells(Functions):
             ((0.0, 10.0),)
         """
         if self.box is not None and not np.allclose(self.box, domain, rtol=1e-12, atol=0):
-            raise ValueError(f"the cells are defined on {describe(self.box)} but the problem on {describe(domain)}")
+            problem = as_domain(domain).words
+            raise ValueError(f"the cells are defined on {self.domain.words} but the problem on {problem}")
         return self if self.box is not None else replace(self, box=domain)
 
     @property
@@ -102,7 +103,7 @@ class Cells(Functions):
     @property
     def sides(self) -> Array:
         """Lengths of the sides of a cell ``[d]``."""
-        return np.ptp(self.domain, axis=1) / np.array(self.shape)
+        return self.domain.width / np.array(self.shape)
 
     def points(self) -> Array:
         """The points of the grid ``[k, d]``, the last coordinate varying fastest.

@@ -18,7 +18,7 @@ from certirl.functions.bases import MOST_FUNCTIONS, Basis, Family, Legendre, as_
 from certirl.functions.formulas import Term, shifted
 from certirl.functions.functions import Functions
 from certirl.ground import archive
-from certirl.ground.domain import Array, Domain, as_rows, describe
+from certirl.ground.domain import Array, Box, as_domain, as_rows
 from certirl.ground.doors import as_count
 from certirl.ground.records import Record
 
@@ -62,7 +62,7 @@ class Component(Record):
         return tuple(shifted(term, self.coordinates) for term in self.basis._terms(coefficients))
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.basis} on {describe(self.basis.domain)}"
+        return f"{self.name}: {self.basis} on {self.basis.domain.words}"
 
 
 @archive.record
@@ -110,9 +110,9 @@ class SumBasis(Functions):
         return sum(len(component.coordinates) for component in self.components)
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> Box:
         """The box of whole states."""
-        return tuple(side for _, side in sorted(self._by_coordinate("domain")))
+        return as_domain(tuple(side for _, side in sorted(self._by_coordinate("domain"))))
 
     @property
     def parts(self) -> tuple[Family, ...]:
@@ -206,7 +206,7 @@ def as_groups(components: Any, dimension: int) -> dict[str, tuple[int, ...]]:
     return groups
 
 
-def as_components(components: Any, bases: Basis | Sequence[Basis] | None, domain: Domain) -> tuple[Component, ...]:
+def as_components(components: Any, bases: Basis | Sequence[Basis] | None, domain: Box) -> tuple[Component, ...]:
     """Place one basis for all, or one for each, on the boxes of the components.
 
     A family of one coordinate stands for its product with itself, by total degree, if a component has several. If

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, in_units, mesh
+from certirl.ground.domain import Array, mesh
 
 FIRST_REACH = np.pi / 4  # σ of the first boxes: four of them to the shortest wave
 TOLERANCE = 1e-7  # of the range of values: distance of the bound on a box from the smallest value found
@@ -54,7 +54,7 @@ def minimum(basis: Basis, coefficients: Array) -> Minimum:
     """
     coefficients = np.asarray(coefficients, dtype=np.float64)
     basis = basis.resized(len(coefficients))
-    low, high = np.array(basis.domain).T
+    low, high = basis.domain.ends
     if basis.dimension == 1:
         states = _interval_candidates(basis, coefficients, exact=True)
         bound = float((basis.values(states) @ coefficients).min())
@@ -263,7 +263,7 @@ def _box_minima(wave: Wave, more: Array | None) -> Array:
     axes, half = wave.first_boxes()
     angles = _lowest_on_mesh(wave, axes)
     states = wave.states(_descended(wave, angles if more is None else np.concatenate([angles, more]), half))
-    _, first = np.unique(in_units(states, wave.basis.domain).round(7), axis=0, return_index=True)
+    _, first = np.unique(wave.basis.domain.shares(states).round(7), axis=0, return_index=True)
     return states[first]
 
 

@@ -20,7 +20,7 @@ from certirl.functions.formulas import Expansion, Formula, Named, Term
 from certirl.functions.functions import Functions
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, Domain, as_rows, uniform_states
+from certirl.ground.domain import Array, Box, as_rows
 from certirl.ground.doors import (
     as_text,
     shown,
@@ -105,7 +105,7 @@ class Features(Functions):
     names: tuple[str, ...]
     functions: tuple[Callable[..., Any] | str | None, ...]
     acting: tuple[bool, ...]
-    box: Domain
+    box: Box
     trials: Annotated[Array, Shape("m p")] = field(repr=False)
 
     def as_read(self, file: str) -> Features:
@@ -131,7 +131,7 @@ class Features(Functions):
         return len(self.box)
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> Box:
         """The box of states."""
         return self.box
 
@@ -237,11 +237,11 @@ class Features(Functions):
         return f"−{text.removeprefix('− ')}" if text.startswith("− ") else text or "0"
 
 
-def _trial_states(domain: Domain) -> Array:
-    return uniform_states(domain, TRIALS, np.random.default_rng(0))
+def _trial_states(domain: Box) -> Array:
+    return domain.uniform(TRIALS, np.random.default_rng(0))
 
 
-def features_of(features: Mapping[str, Feature], domain: Domain) -> Features:
+def features_of(features: Mapping[str, Feature], domain: Box) -> Features:
     """These functions as `Features`: evaluated at a few states of the domain, which refuses those that are none."""
     from certirl.functions.reward import values_alone
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.ground.domain import Array, Domain
+from certirl.ground.domain import Array, Box
 
 if TYPE_CHECKING:
     from certirl.functions.ends import Ends
@@ -139,7 +139,7 @@ class Formula:
         title: what it is, in words.
     """
 
-    domain: Domain
+    domain: Box
     groups: tuple[Group, ...]
     zero_at_terminal: bool
     boxes: Array | None

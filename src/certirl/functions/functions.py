@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.ground.domain import Array, Domain
+from certirl.ground.domain import Array, Box, Domain
 from certirl.ground.records import Record
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Functions(Record):
             """d."""
 
         @property
-        def domain(self) -> Domain:
+        def domain(self) -> Box:
             """The box."""
 
         def values(self, states: ArrayLike) -> Array:

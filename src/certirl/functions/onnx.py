@@ -47,7 +47,7 @@ def write(formula: Formula, path: str | os.PathLike[str]) -> Path:
 
 def _model(formula: Formula, onnx: Any) -> Any:
     graph = _Graph(onnx)
-    low, high = np.array(formula.domain).T
+    low, high = formula.domain.ends
     slack = _SLACK * (high - low)
     outside = graph("Max", graph("Sub", low - slack, "state"), graph("Sub", "state", high + slack), np.zeros(1))
     excess = graph("MatMul", outside, np.ones((len(low), 1)))  # 0 inside, and not a number for such states

@@ -27,7 +27,7 @@ from certirl.functions.formulas import Formula, Group
 from certirl.functions.functions import Functions
 from certirl.ground import archive
 from certirl.ground.archive import Shape, Words
-from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, like_input, uniform_states
+from certirl.ground.domain import Array, Box, as_states, like_input
 from certirl.ground.doors import (
     as_count,
     as_flag,
@@ -188,7 +188,7 @@ class Reward(Record):
                 "a file keeps terminal states only where a few boxes describe them, and these it could not: pass them "
                 "again, solution = solution.with_terminal(simulator.terminal)"
             )
-        rows = as_states(states, self.domain, instead=f"the function is defined on {describe(self.domain)} only")
+        rows = as_states(states, self.domain, instead=f"the function is defined on {self.domain.words} only")
         values = self.basis._combined(rows, self.coefficients, action)
         if self.ended is not None:
             values = np.where(self.ended(rows), self._at_terminal(rows), values)
@@ -225,7 +225,7 @@ class Reward(Record):
         if not self.basis.has_derivatives or self.zero_at_terminal:
             raise ValueError(f"only an expansion in a basis, without terminal states, has a derivative, got {self}")
         axis = as_count(axis, "axis", least=0, most=self.basis.dimension - 1, meaning="the number of a coordinate")
-        rows = as_states(states, self.domain, instead=f"the function is defined on {describe(self.domain)} only")
+        rows = as_states(states, self.domain, instead=f"the function is defined on {self.domain.words} only")
         component, reward = next(
             term for term in zip(self.components, self.parts, strict=True) if axis in term[0].coordinates
         )
@@ -233,7 +233,7 @@ class Reward(Record):
         return like_input(table @ reward.coefficients, states, self.basis.dimension)
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> Box:
         """The box of the states."""
         return self.basis.domain
 
@@ -287,7 +287,7 @@ class Reward(Record):
             return f"R({arguments}) = {words}{terminal}"
         names = [f"R({component.name})" for component in self.components]
         total = " + ".join(names) if len(names) <= 4 else f"{names[0]} + {names[1]} + … + {names[-1]}"
-        where = f"{self.basis} on {describe(self.domain)}" if len(names) == 1 else f"{total}, {self.basis}"
+        where = f"{self.basis} on {self.domain.words}" if len(names) == 1 else f"{total}, {self.basis}"
         return f"{where}, ‖α‖₁ = {self.norm:.4g}{paid}"
 
     @property
@@ -497,7 +497,7 @@ class BoundedReward(Record):
     high: float
     unit: float
     source: Annotated[str, Words("proved", "declared", "looked up")]
-    domain: Domain
+    domain: Box
 
     def __call__(self, states: Array) -> Array:
         """R at states ``[n]``, in units."""
@@ -539,7 +539,7 @@ class BoundedReward(Record):
         if self.source == "proved":
             return ()
         low, high = self.range
-        return (f"the reward stays within [{low:.4g}, {high:.4g}] on {describe(self.domain)} ({self.source})",)
+        return (f"the reward stays within [{low:.4g}, {high:.4g}] on {self.domain.words} ({self.source})",)
 
     def normalised(self) -> BoundedReward:
         """The same in a unit in which its range is between 1 and 2."""
@@ -547,7 +547,7 @@ class BoundedReward(Record):
         return replace(self, low=self.low / unit, high=self.high / unit, unit=unit * self.unit)
 
 
-def bounded(reward: RewardLike, domain: Domain, declared: Any = None) -> BoundedReward:
+def bounded(reward: RewardLike, domain: Box, declared: Any = None) -> BoundedReward:
     """A reward with its range, proved if it is an expansion.
 
     Args:
@@ -604,7 +604,7 @@ def proved_range(reward: RewardLike) -> tuple[float, float] | None:
     return reward.range
 
 
-def _looked_up(reward: RewardLike, domain: Domain) -> tuple[float, float]:
+def _looked_up(reward: RewardLike, domain: Box) -> tuple[float, float]:
     """The range over many states, enlarged by a twentieth on both sides."""
     values = _trial_values(reward, domain)
     low, high = float(values.min()), float(values.max())
@@ -612,7 +612,7 @@ def _looked_up(reward: RewardLike, domain: Domain) -> tuple[float, float]:
     return low - more, high + more
 
 
-def _trial_values(reward: RewardLike, domain: Domain) -> Array:
+def _trial_values(reward: RewardLike, domain: Box) -> Array:
     return values_alone(reward, trial_states(domain))
 
 
@@ -633,8 +633,8 @@ def values_alone(reward: RewardLike, states: Array, *, name: str = "the reward")
     return values
 
 
-def trial_states(domain: Domain) -> Array:
+def trial_states(domain: Box) -> Array:
     """States ``[n, d]`` for a trial: a mesh; random for more than three coordinates."""
     if len(domain) in _ALONG:
-        return even_mesh(domain, _ALONG[len(domain)])
-    return uniform_states(domain, _DRAWN, np.random.default_rng(0))
+        return domain.mesh(_ALONG[len(domain)])
+    return domain.uniform(_DRAWN, np.random.default_rng(0))

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from certirl.functions.bases import Basis, Family
 from certirl.functions.formulas import FOURIER, REACH, SATURATION, Axis, Expansion, Ridges, Term
 from certirl.ground import archive
-from certirl.ground.domain import Array, Domain, as_rows, uniform_states
+from certirl.ground.domain import Array, Box, as_rows
 from certirl.ground.doors import as_number
 
 WIDTH = 4.0  # of a sigmoid, in units of the data
@@ -51,12 +51,12 @@ class Sigmoids(Basis):
     kind: ClassVar[str] = "random sigmoids"
 
     @classmethod
-    def of_data(cls, size: int, states: Array, domain: Domain, periodic: Sequence[int] = ()) -> Sigmoids:
+    def of_data(cls, size: int, states: Array, domain: Box, periodic: Sequence[int] = ()) -> Sigmoids:
         """Sigmoids in units of states ``[n, d]``: of each coordinate half the range of the inner four fifths.
 
         A coordinate with few values, such as a contact that is 0 or 1, has the units of the box.
         """
-        low, high = np.array(domain).T
+        low, high = domain.ends
         least, most = np.quantile(states, [0.1, 0.9], axis=0)
         narrow = most - least < 1e-3 * (high - low)
         least, most = np.where(narrow, low, least), np.where(narrow, high, most)
@@ -166,7 +166,7 @@ class Sigmoids(Basis):
 
     def design(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n states uniformly from the box ``[n, d]``."""
-        return uniform_states(self.domain, n, rng)
+        return self.domain.uniform(n, rng)
 
     def of_width(self, width: float) -> Self:
         """Sigmoids of the same units and another width."""

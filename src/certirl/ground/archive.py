@@ -44,6 +44,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.ground.domain import Box, as_domain
 from certirl.ground.doors import shown
 from certirl.ground.unpacking import TooLargeError, arrays_of, regular
 
@@ -475,6 +476,8 @@ class _Reader:
             return self._record(options, value, place)
         for option in options:
             origin, arguments = typing.get_origin(option), typing.get_args(option)
+            if isinstance(value, list) and option is Box:
+                return as_domain(self._entries((tuple[float, float], ...), value, place))
             if isinstance(value, list) and (origin is tuple or option is Any):
                 return self._entries(arguments or (Any, ...), value, place)
             if isinstance(value, dict) and origin is dict:
@@ -570,8 +573,8 @@ def _wanted(options: Sequence[Any]) -> str:
             words.append(kinds.get(_dtypes(option), "an array of numbers"))
         elif origin is typing.Literal:
             words += map(repr, typing.get_args(option))
-        elif origin in (tuple, dict):
-            words.append("a list" if origin is tuple else "values by name")
+        elif origin in (tuple, dict) or option is Box:
+            words.append("values by name" if origin is dict else "a list")
         else:
             words.append(str(names.get(option) or getattr(option, "__name__", "a record")))
     return " or ".join(dict.fromkeys(words))

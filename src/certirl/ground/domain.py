@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.ground.doors import as_array, as_count, by_door, setting, shown
 
 Array = NDArray[Any]
-Domain = tuple[tuple[float, float], ...]
+Domain = tuple[tuple[float, float], ...]  # as users write it
 
 # States this far outside (relative to the width) are attributed to rounding and moved to the edge.
 _ROUNDING = 1e-9
@@ -28,16 +29,90 @@ class Interval(tuple[float, float]):
     """A pair ``(low, high)`` that `as_domain` has checked; only `as_domain` makes them."""
 
 
-def as_domain(value: Any) -> Domain:
-    """A domain: ``(low, high)`` or one such pair for each coordinate, as pairs of floats; a checked one as it is."""
-    if type(value) is Interval:
-        return (value,)
-    if type(value) is tuple and value and all(type(pair) is Interval for pair in value):
+class Box(tuple[tuple[float, float], ...]):
+    """A box of states: a pair ``(low, high)`` for each coordinate, to which it is equal; `as_domain` makes it."""
+
+    @cached_property
+    def ends(self) -> Array:
+        """Low and high ends ``[2, d]``."""
+        ends = np.array(self, dtype=float).T.copy()
+        ends.flags.writeable = False
+        return ends
+
+    @property
+    def low(self) -> Array:
+        """Low ends ``[d]``."""
+        return self.ends[0]
+
+    @property
+    def high(self) -> Array:
+        """High ends ``[d]``."""
+        return self.ends[1]
+
+    @property
+    def width(self) -> Array:
+        """Widths ``[d]``."""
+        return self.high - self.low
+
+    @property
+    def words(self) -> str:
+        """As text, ``[-1, 1] × [0, 2]``."""
+        texts = (
+            (f"{low:g}", f"{high:g}") if f"{low:g}" != f"{high:g}" else (repr(low), repr(high)) for low, high in self
+        )
+        return " × ".join(f"[{low}, {high}]" for low, high in texts)
+
+    def shares(self, states: Array) -> Array:
+        """States ``[…, d]`` in units of the box: 0 at its low ends, 1 at its high ends."""
+        return np.asarray((states - self.low) / self.width)
+
+    def mesh(self, along: int) -> Array:
+        """An even mesh, ``along`` states in each coordinate, the corners included ``[N, d]``."""
+        return mesh([np.linspace(low, high, along) for low, high in self])
+
+    def uniform(self, count: int, rng: np.random.Generator) -> Array:
+        """States drawn uniformly ``[n, d]``."""
+        return np.asarray(self.low + self.width * rng.random((count, len(self))))
+
+    def displacement(self, start: Array, end: Array, periodic: Sequence[int]) -> Array:
+        """From some states to others ``[n, d]``, along periodic coordinates by the shorter way."""
+        moved = end - start
+        for axis in periodic:
+            width = self.width[axis]
+            moved[:, axis] = (moved[:, axis] + width / 2) % width - width / 2
+        return moved
+
+    def wrapped(self, states: Array, periodic: Sequence[int]) -> Array:
+        """States ``[…, d]`` with periodic coordinates mapped into the box, both ends of which stay as they are."""
+        inside = np.array(states)
+        for axis in periodic:
+            (low, high), values = self[axis], states[..., axis]
+            inside[..., axis] = np.where(values == high, high, low + (values - low) % (high - low))
+        return inside
+
+    def moved_into(self, states: Array, periodic: Sequence[int] = (), *, reflect: bool = False) -> Array:
+        """States ``[…, d]`` moved into the box: periodic coordinates are wrapped, others clipped or reflected."""
+        low, width, inside = self.low, self.width, states
+        if reflect:
+            inside = low + np.abs((states - low + width) % (2 * width) - width)  # from low on the folded line
+        inside = np.clip(inside, low, self.high)
+        axes = list(periodic)
+        inside[..., axes] = self.wrapped(states, periodic)[..., axes]
+        return inside
+
+
+def as_domain(value: Any) -> Box:
+    """The box of ``(low, high)`` or of one such pair for each coordinate; a checked one as it is."""
+    if type(value) is Box:
         return value
+    if type(value) is Interval:
+        return Box((value,))
+    if type(value) is tuple and value and all(type(pair) is Interval for pair in value):
+        return Box(value)
     return _checked(value)
 
 
-def _checked(value: Any) -> Domain:
+def _checked(value: Any) -> Box:
     name, got = setting("domain"), f"got {shown(value)}"
     try:
         box = as_array(value, "domain").astype(np.float64)
@@ -57,15 +132,7 @@ def _checked(value: Any) -> Domain:
             f"every interval of the domain needs a width between {_WIDTHS[0]:g} and {_WIDTHS[1]:g}, {got}; "
             "measure the states in other units"
         )
-    return tuple(Interval((low, high)) for low, high in box.tolist())
-
-
-def describe(domain: Domain) -> str:
-    """Write a box as ``[-1, 1] × [0, 2]``."""
-    texts = (
-        (f"{low:g}", f"{high:g}") if f"{low:g}" != f"{high:g}" else (repr(low), repr(high)) for low, high in domain
-    )
-    return " × ".join(f"[{low}, {high}]" for low, high in texts)
+    return Box(Interval((low, high)) for low, high in box.tolist())
 
 
 def number_of(n: int, noun: str) -> str:
@@ -73,22 +140,12 @@ def number_of(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
-def in_units(states: Array, domain: Domain) -> Array:
-    """States ``[…, d]`` in units of a box: 0 at its lower ends, 1 at its upper ends."""
-    return np.asarray((states - np.array(domain)[:, 0]) / np.ptp(domain, axis=1))
-
-
 def mesh(axes: Sequence[Array]) -> Array:
     """All combinations of one number from each axis, the last varying fastest: ``[Π n_j, d]``."""
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 
-def even_mesh(domain: Domain, along: int) -> Array:
-    """An even mesh over a box, ``along`` states in each coordinate, the corners included ``[N, d]``."""
-    return mesh([np.linspace(low, high, along) for low, high in domain])
-
-
-def one_coordinate(domain: Domain, what: str) -> None:
+def one_coordinate(domain: Box, what: str) -> None:
     """Refuse a domain of several coordinates."""
     if len(domain) != 1:
         instead = (
@@ -96,7 +153,7 @@ def one_coordinate(domain: Domain, what: str) -> None:
             f"independently: write components={[[c] for c in range(len(domain))]}"
         )
         raise ValueError(
-            f"{what} for states of one coordinate in this version, got the domain {describe(domain)}; {instead}"
+            f"{what} for states of one coordinate in this version, got the domain {domain.words}; {instead}"
         )
 
 
@@ -117,9 +174,7 @@ def as_rows(states: ArrayLike, dimension: int, *, name: str = "states") -> Array
     return rows
 
 
-def as_states(
-    states: ArrayLike, domain: Domain, *, name: str = "states", instead: str = "pass states inside it"
-) -> Array:
+def as_states(states: ArrayLike, domain: Box, *, name: str = "states", instead: str = "pass states inside it") -> Array:
     """States ``[n, d]`` that lie in the box; those outside by rounding alone are clipped.
 
     Args:
@@ -129,65 +184,27 @@ def as_states(
         instead: what to do about states outside, for errors.
     """
     rows = as_rows(states, len(domain), name=name)
-    low, high = np.array(domain).T
+    low, high = domain.ends
     slack = _ROUNDING * (high - low)
     outside = ((rows < low - slack) | (rows > high + slack)).any(axis=1)
     if outside.any():
         worst = int(outside.argmax())
         raise ValueError(
-            f"{int(outside.sum())} of {len(rows)} {name} lie outside the domain {describe(domain)}: "
+            f"{int(outside.sum())} of {len(rows)} {name} lie outside the domain {domain.words}: "
             f"row {worst} is {rows[worst].tolist()}; {instead}"
         )
     return np.clip(rows, low, high)
 
 
-def check_coordinates(dimension: int, domain: Domain) -> None:
+def check_coordinates(dimension: int, domain: Box) -> None:
     """Refuse a domain that has other coordinates than the states."""
     if len(domain) != dimension:
         instead = by_door(
             "write one (low, high) for each coordinate", "write --domain LOW HIGH once for each coordinate"
         )
         raise ValueError(
-            f"states have {dimension} coordinates but the domain {describe(domain)} has {len(domain)}; {instead}"
+            f"states have {dimension} coordinates but the domain {domain.words} has {len(domain)}; {instead}"
         )
-
-
-def displacement(start: Array, end: Array, domain: Domain, periodic: Sequence[int]) -> Array:
-    """From some states to others ``[n, d]``, along periodic coordinates by the shorter way."""
-    moved = end - start
-    for axis in periodic:
-        width = domain[axis][1] - domain[axis][0]
-        moved[:, axis] = (moved[:, axis] + width / 2) % width - width / 2
-    return moved
-
-
-def wrapped(states: Array, domain: Domain, periodic: Sequence[int]) -> Array:
-    """States ``[…, d]`` with periodic coordinates mapped into the box, both ends of which stay as they are."""
-    inside = np.array(states)
-    for axis in periodic:
-        low, high = domain[axis]
-        values = states[..., axis]
-        inside[..., axis] = np.where(values == high, high, low + (values - low) % (high - low))
-    return inside
-
-
-def into_domain(states: Array, domain: Domain, periodic: tuple[int, ...] = (), *, reflect: bool = False) -> Array:
-    """Move states ``[…, d]`` into the box: wrap periodic coordinates, clip or reflect others."""
-    low, high = np.array(domain).T
-    width = high - low
-    inside = states
-    if reflect:
-        inside = low + np.abs((states - low + width) % (2 * width) - width)  # the distance from low on the folded line
-    inside = np.clip(inside, low, high)
-    axes = list(periodic)
-    inside[..., axes] = wrapped(states, domain, periodic)[..., axes]
-    return inside
-
-
-def uniform_states(domain: Domain, count: int, rng: np.random.Generator) -> Array:
-    """States ``[n, d]`` drawn uniformly from the box."""
-    low, high = np.array(domain).T
-    return np.asarray(low + (high - low) * rng.random((count, len(domain))))
 
 
 def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) -> NDArray[np.intp]:
@@ -248,7 +265,7 @@ def no_box() -> str:
     return f"some coordinate never changes, so the data spans no box: write {setting('domain', '((low, high), …)')}"
 
 
-def bounding_box(states: Array, next_states: Array) -> Domain:
+def bounding_box(states: Array, next_states: Array) -> Box:
     """The smallest box that holds all of them ``[n, d]``."""
     low = np.minimum(states.min(axis=0), next_states.min(axis=0))
     high = np.maximum(states.max(axis=0), next_states.max(axis=0))

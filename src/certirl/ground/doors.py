@@ -433,7 +433,8 @@ def _check_declared(value: Any, name: str, kinds: list[str], known: Mapping[str,
 
 def _is_record(kind: Any) -> bool:
     """Whether a declaration is a class of this library; one that only type checkers import is None, and is one."""
-    return kind is None or (isinstance(kind, type) and _is_ours(kind) and not getattr(kind, "_is_protocol", False))
+    is_class = isinstance(kind, type) and not issubclass(kind, tuple)  # boxes are written as tuples
+    return kind is None or (is_class and _is_ours(kind) and not getattr(kind, "_is_protocol", False))
 
 
 def takes(function: Callable[..., Any], *arguments: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from certirl.functions.bases import FAMILIES, Basis, Family
-from certirl.ground.domain import Array, Domain, describe
+from certirl.ground.domain import Array, Box
 
 # Rows whose products are added up in single precision; rows whose functions are in memory at once.
 BLOCK, SLAB = 1024, 1 << 20
@@ -36,7 +36,7 @@ def is_tensor(values: Any) -> bool:
     return type(values).__module__.partition(".")[0] == "torch"
 
 
-def as_tensor_states(states: Any, domain: Domain, *, name: str = "states") -> Any:
+def as_tensor_states(states: Any, domain: Box, *, name: str = "states") -> Any:
     """States as a tensor ``[n, d]`` on their device, each checked to lie in the box."""
     if not is_tensor(states):
         raise TypeError(f"{name} must be a torch tensor like the states they follow, got {type(states).__name__}")
@@ -49,16 +49,16 @@ def as_tensor_states(states: Any, domain: Domain, *, name: str = "states") -> An
     slack = 1e-6 * (high - low)  # single precision rounds at the edges
     inside = ((rows >= low - slack) & (rows <= high + slack)).all()  # False for NaN
     if not bool(inside):
-        raise ValueError(f"{name} must be numbers inside the domain {describe(domain)}; some are not")
+        raise ValueError(f"{name} must be numbers inside the domain {domain.words}; some are not")
     return rows.clamp(low, high)
 
 
-def on_host(pieces: Iterable[Any], domain: Domain, size: int) -> Iterator[Any]:
+def on_host(pieces: Iterable[Any], domain: Box, size: int) -> Iterator[Any]:
     """Pieces of data as NumPy arrays in double precision, of at most ``size`` rows.
 
     A state at an end of the domain may lie outside after rounding to single precision: states are clipped.
     """
-    low, high = np.array(domain).T
+    low, high = domain.ends
     for piece in pieces:
         for start in range(0, len(piece.states), size):
             parts = (piece.states[start : start + size], piece.next_states[:, start : start + size])

@@ -20,7 +20,7 @@ from certirl.data.simulator import as_generator
 from certirl.fit.bellman import Operators, alternatives_of, exact_operators
 from certirl.functions.bases import Basis, gauss_legendre
 from certirl.functions.reward import Reward, RewardLike, values_of
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, as_states, describe, mesh
+from certirl.ground.domain import Array, Box, as_domain, as_rows, as_states, mesh
 from certirl.ground.doors import as_count, as_listed, as_number, shown, typed
 from certirl.ground.records import Record
 from certirl.proof.densities import DensityTail, tail_from_density
@@ -52,7 +52,7 @@ class Problem(Record):
     """
 
     name: str
-    domain: Domain
+    domain: Box
     thread_safe: ClassVar[bool] = True
 
     @property
@@ -83,7 +83,7 @@ class Problem(Record):
         raise NotImplementedError
 
     def __str__(self) -> str:
-        box = describe(self.domain) if len(self.domain) <= 4 else f"{len(self.domain)} coordinates"
+        box = self.domain.words if len(self.domain) <= 4 else f"{len(self.domain)} coordinates"
         return f"{self.name}: {self.n_actions} actions on {box}"
 
     @typed
@@ -176,7 +176,7 @@ class Problem(Record):
             array([0.94, 2.74])
         """
         value = self.values(reward, discount=discount, expert=expert)
-        low, high = np.array(self.domain).T
+        low, high = self.domain.ends
         states, zoom = self._mesh(_MESH), self._along(_ZOOM)
         advantages = self._advantages(states, value, expert)
         least, others = advantages.min(axis=1), alternatives_of(expert, self.n_actions)
@@ -272,7 +272,7 @@ class PolynomialProblem(Problem):
     centre: Array
     edge: Array
     bits: int | None = None
-    domain: Domain = field(default=((-1.0, 1.0),), init=False)
+    domain: Box = field(default=as_domain((-1, 1)), init=False)
 
     @property
     def n_actions(self) -> int:
@@ -382,7 +382,7 @@ class _TruncatedNormal(Problem):
         """Inverse transform of the truncated normal, coordinate by coordinate."""
         from scipy.special import ndtr, ndtri
 
-        low, high = np.array(self.domain).T
+        low, high = self.domain.ends
         means = self._means(as_rows(states, len(low)), action)
         start, end = ndtr((low - means) / self.noise), ndtr((high - means) / self.noise)
         drawn = np.clip(means + self.noise * ndtri(start + (end - start) * rng.random(means.shape)), low, high)
@@ -411,18 +411,18 @@ class Thermostat(_TruncatedNormal):
     ambient: float = 18.0
     leak: float = 0.1
     noise: float = 1.5
-    domain: Domain = ((15.0, 25.0),)
+    domain: Box = field(default=as_domain((15, 25)))
     name: str = "thermostat"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "domain", as_domain(self.domain))
         if len(self.domain) != 1:
-            raise ValueError(f"domain must be one (low, high), of the temperature, got {describe(self.domain)}")
+            raise ValueError(f"domain must be one (low, high), of the temperature, got {self.domain.words}")
         ((low, high),) = self.domain
         means = [self._means(np.array([[low], [high]]), action) for action in range(self.n_actions)]
         if not self.noise > 0 or np.min(means) < low - 5 * self.noise or np.max(means) > high + 5 * self.noise:
             raise ValueError(
-                f"power and noise must keep the next temperature within five noises of {describe(self.domain)}, "
+                f"power and noise must keep the next temperature within five noises of {self.domain.words}, "
                 f"got power {self.power} and noise {self.noise}"
             )
 
@@ -471,13 +471,13 @@ class Whirl(_TruncatedNormal):
     shrink: float = 0.6
     noise: float = 0.5
     name: str = "whirl"
-    domain: Domain = field(init=False)
+    domain: Box = field(init=False)
 
     def __post_init__(self) -> None:
         lengths = {len(row) for row in self.drift}
         if len(lengths) != 1 or not 2 <= min(lengths) <= 3 or not self.noise > 0:
             raise ValueError(f"drift needs two or three numbers for each action, noise above 0; got {self.drift}")
-        object.__setattr__(self, "domain", ((-1.0, 1.0),) * min(lengths))
+        object.__setattr__(self, "domain", as_domain(((-1.0, 1.0),) * min(lengths)))
 
     @property
     def n_actions(self) -> int:
@@ -527,7 +527,7 @@ class Circle(Problem):
     pull: float = 0.5
     noise: float = 0.6
     name: str = "circle"
-    domain: Domain = field(default=((-np.pi, np.pi),), init=False)
+    domain: Box = field(default=as_domain((-np.pi, np.pi)), init=False)
 
     def __post_init__(self) -> None:
         as_number(self.noise, "noise", least=1e-3, most=1e3)
@@ -587,7 +587,7 @@ class Independent(Problem):
 
     parts: tuple[Problem, ...]
     name: str = "independent components"
-    domain: Domain = field(init=False)
+    domain: Box = field(init=False)
 
     def __post_init__(self) -> None:
         for part in as_listed(self.parts, "parts"):
@@ -596,7 +596,7 @@ class Independent(Problem):
         if len({problem.n_actions for problem in self.parts}) != 1:
             counts = [problem.n_actions for problem in self.parts]
             raise ValueError(f"independent problems must have the same number of actions, got {counts}")
-        object.__setattr__(self, "domain", tuple(side for problem in self.parts for side in problem.domain))
+        object.__setattr__(self, "domain", as_domain(tuple(side for problem in self.parts for side in problem.domain)))
 
     @property
     def n_actions(self) -> int:

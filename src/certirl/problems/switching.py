@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from certirl.functions.bases import gauss_legendre
 from certirl.functions.reward import RewardLike, values_of
-from certirl.ground.domain import Array, as_actions, as_rows, describe, mesh
+from certirl.ground.domain import Array, as_actions, as_domain, as_rows, mesh
 from certirl.ground.doors import as_number, as_probability, call, typed
 from certirl.ground.records import Record
 from certirl.problems.dynamics import Problem, Thermostat
@@ -109,7 +109,7 @@ class Truth(Record):
             along = FINE[d] if fine is None else fine
             places = (np.arange(along) + 0.5) / along
             self.states = mesh([low + (high - low) * places for low, high in problem.domain])
-            self.weights = np.full(len(self.states), np.prod(np.ptp(problem.domain, axis=1)) / len(self.states))
+            self.weights = np.full(len(self.states), np.prod(problem.domain.width) / len(self.states))
         angles = np.pi * (np.arange(count) + 0.5) / count
         self._places, self._weights = np.cos(angles), (-1.0) ** np.arange(count) * np.sin(angles)
         at = mesh([(low + high) / 2 + (high - low) / 2 * self._places for low, high in problem.domain])
@@ -268,7 +268,7 @@ def optimal_policy(problem: Problem, reward: RewardLike, *, discount: float) -> 
         ((0,), ())
     """
     if len(problem.domain) != 1:
-        raise ValueError(f"policies are planned on an interval, and this problem is on {describe(problem.domain)}")
+        raise ValueError(f"policies are planned on an interval, and this problem is on {problem.domain.words}")
     ((low, high),) = problem.domain
     grid, policy = np.linspace(low, high, _GRID)[:, None], Steps((), (0,))
     for _ in range(2):
@@ -341,7 +341,7 @@ class SwitchingProblem(Record):
 
     def __str__(self) -> str:
         places = ", ".join(f"{s:.4g}" for s in self.expert.switches)
-        return f"{self.dynamics.name} on {describe(self.dynamics.domain)}: the expert switches at {places}"
+        return f"{self.dynamics.name} on {self.dynamics.domain.words}: the expert switches at {places}"
 
 
 @typed
@@ -371,7 +371,7 @@ def comfort(
     """
     as_number(leak, "leak", least=0, most=1)
     as_number(target, "target", least=-10, most=10)
-    room = Thermostat((power, 0.0, -power), ambient, leak, noise, ((-1.0, 1.0),), "comfort")
+    room = Thermostat((power, 0.0, -power), ambient, leak, noise, as_domain((-1, 1)), "comfort")
 
     def reward(states: Array) -> Array:
         return np.asarray(-((as_rows(states, 1)[:, 0] - target) ** 2))

@@ -17,7 +17,7 @@ from certirl.fit.bellman import check_expert
 from certirl.functions.bases import MOST_COLUMNS, MOST_FUNCTIONS, Basis
 from certirl.functions.components import Component
 from certirl.functions.reward import BoundedReward, Reward, bounded
-from certirl.ground.domain import Array, Domain, describe
+from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_number, by_door, setting
 from certirl.ground.records import Record
 from certirl.proof.tails import (
@@ -267,12 +267,12 @@ def no_case(declared: str, case: str, got: str = "") -> str:
     return f"a proof with {here} does not exist for {case}{got and f', got {got}'}: {instead}"
 
 
-def check_domain(declared: str, domain: Domain, periodic: Sequence[int]) -> None:
+def check_domain(declared: str, domain: Box, periodic: Sequence[int]) -> None:
     """Refuse more coordinates than a proof exists for, and periodic ones where it does not."""
     if len(domain) > DECLARED[declared].coordinates:
-        raise ValueError(no_case(declared, f"{len(domain)} coordinates", describe(domain)))
+        raise ValueError(no_case(declared, f"{len(domain)} coordinates", domain.words))
     if periodic and CASES[0] in DECLARED[declared].lacks:
-        raise ValueError(no_case(declared, CASES[0], describe(domain)))
+        raise ValueError(no_case(declared, CASES[0], domain.words))
 
 
 def table() -> str:
@@ -308,7 +308,7 @@ def without_switches(name: str) -> str:
     return f"an expert who always takes one action never switches: leave {setting(name)} out"
 
 
-def check_box(domain: Domain) -> None:
+def check_box(domain: Box) -> None:
     """Refuse, with a sentence, boxes over which nothing can be proved everywhere."""
     if len(domain) > MOST_COORDINATES:
         python = (
@@ -317,7 +317,7 @@ def check_box(domain: Domain) -> None:
         )
         raise ValueError(
             f"a certificate over a whole box is for {MOST_COORDINATES} coordinates at most, got the domain "
-            f"{describe(domain)}; " + by_door(python, "leave --delta out")
+            f"{domain.words}; " + by_door(python, "leave --delta out")
         )
 
 
@@ -391,7 +391,7 @@ def check_columns(columns: Basis) -> None:
         )
 
 
-def allowed_tube(tube: float | None, domain: Domain, name: str = "tube") -> float:
+def allowed_tube(tube: float | None, domain: Box, name: str = "tube") -> float:
     """The half-width asked for, or a share of the domain."""
     width = min(high - low for low, high in domain)
     if tube is None:

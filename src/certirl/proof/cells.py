@@ -28,7 +28,7 @@ from certirl.functions.cells import Cells
 from certirl.functions.reward import Reward, values_alone
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, into_domain, like_input, mesh
+from certirl.ground.domain import Array, Box, as_domain, as_rows, like_input, mesh
 from certirl.ground.doors import as_count, as_reals, by_door, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.status import percent_up, rounded_down
@@ -350,7 +350,7 @@ class CellCertificate(Record):
         form = "V̂ − γ max_a V̂∘f_a" if self.paid is None else "R"
         cells = f"{counts}, {size:,} of them with states that are not terminal; γ = {self.discount:g}"
         lines += [("undecided", self._undecided_in_words()), ("regret", regret), ("cells", cells)]
-        reward = f"{form}, {self.value.basis}, on {describe(self.grid.domain)}"
+        reward = f"{form}, {self.value.basis}, on {self.grid.domain.words}"
         return [("reward", reward), *lines, *(("assumed", sentence) for sentence in self.assumptions)]
 
     @property
@@ -473,7 +473,7 @@ def prove_by_cells(
     _check_size(table, paid)
     if _places(grid) * 2.0**-45 > INFLATION:
         raise ValueError(
-            f"double precision is too coarse for cells with sides {_numbers(grid.sides)} on {describe(domain)}: "
+            f"double precision is too coarse for cells with sides {_numbers(grid.sides)} on {domain.words}: "
             "subtract a constant from the coordinates, so that they are near 0"
         )
     rounding = _rounding(grid, table, paid)
@@ -511,7 +511,7 @@ def prove_by_cells(
         *(f"coordinate {axis} is periodic: its two ends are one state" for axis in periodic),
         f"the policy takes one action in each cell, that in its middle{ties}",
         *(
-            [f"terminal states are {' and '.join(describe(as_domain(box)) for box in boxes)}: reward and value 0"]
+            [f"terminal states are {' and '.join(as_domain(box).words for box in boxes)}: reward and value 0"]
             * bool(boxes)
         ),
         *(["the reward is evaluated through the simulator"] if reward is None else []),
@@ -588,7 +588,7 @@ def _single(values: Array, *, down: bool = False) -> Any:
     return np.where(wrong, np.nextafter(single, np.float32(-np.inf if down else np.inf)), single)
 
 
-def _on_grid(value: Any, points: Any, domain: Domain, periodic: tuple[int, ...]) -> tuple[Cells, Array]:
+def _on_grid(value: Any, points: Any, domain: Box, periodic: tuple[int, ...]) -> tuple[Cells, Array]:
     """The grid of a value or reward, and the numbers at its points."""
     if points is None:
         grid = getattr(value, "basis", None)
@@ -648,7 +648,7 @@ def _terminal_boxes(simulator: Any, grid: Cells) -> tuple[Array, ...]:
         inner = (lines > 0) & (lines < np.array(grid.shape)[:, None])
         if (np.abs(lines - np.round(lines))[inner] > INFLATION).any():
             raise ValueError(
-                f"the terminal box {describe(as_domain(box))} must end on lines of the grid of the value, whose cells "
+                f"the terminal box {as_domain(box).words} must end on lines of the grid of the value, whose cells "
                 f"have sides {_numbers(grid.sides)}: choose other {setting('points')}"
             )
     return boxes
@@ -904,7 +904,7 @@ class _Part(NamedTuple):
             radius += swing * ((np.abs(slopes[:, axis]) + spreads[:, axis]) @ halves)
             radius += INFLATION * sides[axis] * np.maximum(np.abs(most), np.abs(least))
         radius += RELATIVE * (radius + np.abs(gradient) @ halves)
-        value = grid.combined(into_domain(after, grid.domain, grid.periodic), gradients.table)
+        value = grid.combined(grid.domain.moved_into(after, grid.periodic), gradients.table)
         return cls(after, slopes, spreads, first, last, value, gradient, radius)
 
     def above(self, other: _Part, gradients: _Gradients, halves: Array) -> Array:
@@ -1174,7 +1174,7 @@ def _drawn(grid: Cells, cells: NDArray[np.intp], generator: Any, count: int) -> 
     shares[: count // 2] = np.round(shares[: count // 2])  # where the deviation is largest
     apart = (shares - 0.5) * (1 - 2e-9) * grid.sides
     places = np.stack(np.unravel_index(cells[rows], grid.shape), axis=1) + 0.5
-    return rows, apart, np.array(grid.domain)[:, 0] + places * grid.sides + apart
+    return rows, apart, grid.domain.low + places * grid.sides + apart
 
 
 def _compare_terminal(simulator: Any, grid: Cells, cells: NDArray[np.intp], generator: Any) -> None:
@@ -1256,7 +1256,7 @@ def _too_small(simulator: Any, grid: Cells, middles: Array, apart: Array, bounds
     From the middle of a cell to a state one coordinate is changed after the other. If the next states are farther
     apart than the constants allow, then by one of these changes, too.
     """
-    least, width = np.zeros_like(bounds), np.ptp(grid.domain, axis=1)
+    least, width = np.zeros_like(bounds), grid.domain.width
     for action in range(len(bounds)):
         states = middles.copy()
         before = _next(simulator, states, action)

@@ -23,7 +23,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.frame import CellAxes, frame
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, Domain, as_states
+from certirl.ground.domain import Array, Box, as_domain, as_states
 from certirl.ground.doors import as_array, by_door
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
@@ -336,9 +336,9 @@ class Certificate(Claim):
         return self.grounds[0].surrogate.discount
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> Box:
         """The box of states, of the components with a reward."""
-        return tuple(side for ground in self.grounds for side in ground.surrogate.columns.domain)
+        return as_domain(tuple(side for ground in self.grounds for side in ground.surrogate.columns.domain))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to an npz file, the suffix added if missing; `certirl.load` reads it.

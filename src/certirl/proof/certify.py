@@ -15,7 +15,7 @@ from certirl.data.transitions import Transitions
 from certirl.functions.bases import MOST_COLUMNS, Basis, as_basis, first_functions
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
 from certirl.functions.reward import Reward, bounded, check_known, known_expert, unpack
-from certirl.ground.domain import Domain
+from certirl.ground.domain import Box
 from certirl.ground.doors import as_count, as_delta, as_probability, shown
 from certirl.ground.work import Report, check_progress, on, speaker, watched_stream
 from certirl.proof.case import Case
@@ -202,7 +202,7 @@ def _declared(
 
 
 def _columns(
-    record: Any, function: Any, columns: Any, domain: Domain, periodic: Sequence[int]
+    record: Any, function: Any, columns: Any, domain: Box, periodic: Sequence[int]
 ) -> tuple[Sequence[Component], list[Basis] | None]:
     """The components of a reward, and the columns of each: those of the call or of a solution; None without any."""
     components = function.components if isinstance(function, Reward) else ()
@@ -345,7 +345,7 @@ def refute(
 
 
 def _functions(
-    basis: Any, columns: Any, components: Any, domain: Domain
+    basis: Any, columns: Any, components: Any, domain: Box
 ) -> tuple[Sequence[Component], list[Basis], list[Basis]]:
     """Components, and the class and the columns of each; none and one of each where the state is not divided."""
     groups = () if components is None else as_components(components, basis, domain)

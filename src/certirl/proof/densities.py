@@ -12,7 +12,7 @@ import numpy as np
 
 from certirl.functions.bases import Basis, gauss_legendre
 from certirl.functions.spread import inflation, spread_points
-from certirl.ground.domain import Array, Domain, as_domain, as_n_actions, describe, mesh
+from certirl.ground.domain import Array, Box, as_domain, as_n_actions, mesh
 from certirl.ground.doors import as_count, as_number, as_reals, call, shown, takes
 from certirl.proof.tails import Smooth, Tail
 
@@ -53,9 +53,9 @@ class DensityTail(Tail):
     """
 
     density: Density
-    domain: Domain
+    domain: Box
     n_actions: int
-    next_domain: Domain
+    next_domain: Box
     smooth: tuple[Smooth, ...] = ()
     curvature: tuple[float, ...] = ()
     points: int | None = None
@@ -95,7 +95,7 @@ class DensityTail(Tail):
             return super().remedy(columns, limit)
         if found.outside > found.integrals:
             return (
-                f"the part of the density outside next_domain {describe(self.next_domain)} makes τ larger by "
+                f"the part of the density outside next_domain {self.next_domain.words} makes τ larger by "
                 f"{found.outside:.2g}: pass a wider next_domain to tail_from_density"
             )
         count = math.ceil(self._count * math.sqrt(2 * found.integrals / limit))
@@ -180,7 +180,7 @@ class DensityTail(Tail):
 
     def _is_closed(self, axis: int, y: Array, weights: Array, linear: float) -> bool:
         """Whether the density is the same at both ends of a coordinate, as periodic columns assume; at a few states."""
-        low, high = np.array(self.domain).T
+        low, high = self.domain.ends
         ends = np.tile(low + (high - low) * (np.arange(_LINES)[:, None] + 0.5) / _LINES, (2, 1, 1))
         ends[0, :, axis], ends[1, :, axis] = low[axis], high[axis]
         tables = (
@@ -215,7 +215,7 @@ class DensityTail(Tail):
                 place = np.array2string(states[start + at], precision=4)
                 raise ValueError(
                     f"the density of action {action} from s = {place} sums up to {kernel[at].sum():.4g} over "
-                    f"{len(y):,} next states in {describe(self.next_domain)}, not to 1: it must be a density, and next "
+                    f"{len(y):,} next states in {self.next_domain.words}, not to 1: it must be a density, and next "
                     "states lie there; where they are clipped, or placed otherwise, pass next_domain=(low, high) that "
                     "holds nearly all of them before that, and for a narrow density more points"
                 )
@@ -244,7 +244,7 @@ class DensityTail(Tail):
         Integrals are those of interpolants, from below: the mean over the corners of each cell.
         """
         d, count = len(self.domain), self._count
-        low, high = np.array(self.domain).T
+        low, high = self.domain.ends
         places = low + (high - low) * (np.arange(_LINES)[:, None] + 0.5) / _LINES
         y = mesh([np.linspace(*ends, count) for ends in self.next_domain])
         steps = np.array([(last - first) / (count - 1) for first, last in self.next_domain])
@@ -372,7 +372,7 @@ def tail_from_density(
     box = as_domain(domain)
     reach = box if next_domain is None else as_domain(next_domain)
     if len(reach) != len(box):
-        raise ValueError(f"next_domain must have {len(box)} coordinates, as the domain has, got {describe(reach)}")
+        raise ValueError(f"next_domain must have {len(box)} coordinates, as the domain has, got {reach.words}")
     if not callable(density) or not takes(density, None, None, 0):
         raise TypeError(f"density must be a function (next_states, states, action), got {shown(density)}")
     if (smooth is None) != (curvature is None):

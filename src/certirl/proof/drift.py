@@ -17,7 +17,7 @@ from scipy.special import gammaincc, log_ndtr, ndtr, ndtri
 
 from certirl.ground import archive
 from certirl.ground.archive import Shape, Words
-from certirl.ground.domain import Array, Domain
+from certirl.ground.domain import Array, Box
 from certirl.ground.doors import by_door, setting
 from certirl.ground.records import Record
 from certirl.ground.status import distinct_digits
@@ -124,7 +124,7 @@ def radius(coefficients: int, delta: float) -> float:
     return sqrt(brentq(lambda square: chance(square) - delta, coefficients + 1.0, high)) if high < inf else inf
 
 
-def wall_of(domain: Domain) -> float:
+def wall_of(domain: Box) -> float:
     """From where on next states count as at an end, in units in which the interval is [−1, 1]."""
     ((low, high),) = domain
     return 1 - min(2 * _NEAR * max(abs(low), abs(high)) / (high - low), _FARTHEST)

@@ -28,7 +28,7 @@ from certirl.functions.cells import Cells
 from certirl.functions.reward import NOT_SQUARED, OF_ACTIONS, Reward, check_known, known_expert, unpack, values_alone
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, Domain, as_states, describe
+from certirl.ground.domain import Array, Box, as_states
 from certirl.ground.doors import as_count, as_delta, as_number, as_probability, by_door
 from certirl.ground.records import Record
 from certirl.proof.case import AS_READ, CASES, allowed_tube, check_domain, no_case, without_switches
@@ -255,7 +255,7 @@ class KnownNoise(Record):
     :meta private:
     """
 
-    domain: Domain
+    domain: Box
     discount: float
     std: float
     reward: Annotated[Array, Shape("n")]
@@ -348,7 +348,7 @@ class GaussianCertificate(Certificate):
         return self.noise.discount
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> Box:
         """The interval of states."""
         return self.noise.domain
 
@@ -435,7 +435,7 @@ class AffineGaussian(Record):
         object.__setattr__(self, "std", as_number(self.std, "std", least=0, strict=True))
         object.__setattr__(self, "cells", as_count(self.cells, "cells", least=2, most=_MOST_CELLS))
 
-    def check(self, domain: Domain) -> None:
+    def check(self, domain: Box) -> None:
         """Refuse noise that is too narrow or too wide for states.
 
         :meta private:
@@ -443,13 +443,13 @@ class AffineGaussian(Record):
         narrowest = _NARROWEST * (domain[0][1] - domain[0][0]) / 2
         if self.std < narrowest:
             raise ValueError(
-                f"noise of standard deviation {self.std:g} is too narrow for {describe(domain)}: it must be at least "
+                f"noise of standard deviation {self.std:g} is too narrow for {domain.words}: it must be at least "
                 f"{narrowest:.2g}; without noise "
                 + by_door("declare dynamics=certirl.dynamics.Deterministic(…)", "use certirl cells")
             )
         if self.std > _WIDEST * narrowest:
             raise ValueError(
-                f"noise of standard deviation {self.std:g} is too wide for {describe(domain)}: nearly every next state "
+                f"noise of standard deviation {self.std:g} is too wide for {domain.words}: nearly every next state "
                 f"would be at an end; it must be at most {_WIDEST * narrowest:.2g}"
             )
 
@@ -496,7 +496,7 @@ def prove_affine(
     if constant and tube is not None:
         raise ValueError(without_switches("tube"))
     known = (
-        f"s' = clip(m_a(s) + ξ) into {describe(origin.domain)}, m_a affine, ξ Gaussian with standard deviation "
+        f"s' = clip(m_a(s) + ξ) into {origin.domain.words}, m_a affine, ξ Gaussian with standard deviation "
         f"{std:g}, known exactly"
     )
     looked_up = () if policy.constant is not None else (str(noise.grid),)
@@ -532,7 +532,7 @@ def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions,
     return log, kind, rows_in_words("independent", logged=True, paired=log.paired)
 
 
-def _reward_at_nodes(function: Any, domain: Domain, cells: int) -> tuple[Array, tuple[str, ...]]:
+def _reward_at_nodes(function: Any, domain: Box, cells: int) -> tuple[Array, tuple[str, ...]]:
     """R at the nodes, and that it is taken as linear between them, where that is not so."""
     if getattr(function, "of_actions", False):
         raise ValueError(OF_ACTIONS)

@@ -95,7 +95,7 @@ def distance_from(columns: Basis, states: Array, ends: Array, level: float) -> f
         weights = weights - x @ np.linalg.lstsq(gram, x.T @ weights, rcond=1e-12)[0]
     left = columns.size * np.abs(x.T @ weights).max(axis=0) / np.maximum(np.abs(weights).sum(axis=0), 1e-300)
     weights = weights[:, ((weights**2).mean(axis=0) > 1e-6) & (left < _SLACK)]
-    low, high = np.array(columns.domain).T
+    low, high = columns.domain.ends
     places = np.clip((2 * ends - low - high) / (high - low), -1.0, 1.0)
     waves = [np.cos(degree * np.arccos(places)) for degree in range(1, _DEGREES + 1)]
     functions = np.hstack([*waves, *(np.where(places > place, 1.0, -1.0) for place in _PLACES)])

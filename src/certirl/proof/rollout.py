@@ -34,7 +34,7 @@ from certirl.functions.reward import (
     unpack,
     values_of,
 )
-from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, uniform_states
+from certirl.ground.domain import Array, Box, as_domain, as_states
 from certirl.ground.doors import as_count, as_delta, as_probability
 from certirl.ground.records import Record
 from certirl.ground.status import rounded_down
@@ -78,7 +78,7 @@ class RolloutCheck(Record):
     steps: int
     samples: int
     truncation: float
-    domain: Domain
+    domain: Box
     _derived: ClassVar[tuple[str, ...]] = ("agrees", "doubtful", "contradicted")
 
     @property
@@ -119,7 +119,7 @@ class RolloutCheck(Record):
                 f"  smallest difference {self.advantage[row, column]:.4g} ± {self.standard_error[row, column]:.2g} "
                 f"at s = {place} against action {self.alternatives[row]}",
                 f"  {self.samples:,} rollouts of {self.steps} steps from each of {len(self.states)} states "
-                f"of {describe(self.domain)}",
+                f"of {self.domain.words}",
                 f"  cut off after {self.steps} steps: what follows is at most γ^{self.steps}·span(R)/(1 − γ) = "
                 f"{self.truncation:.2g}, and far less where the dynamics mix",
             ]
@@ -211,7 +211,7 @@ def _problem(
     return function, check_problem(discount, expert, simulator.n_actions, of_states=False), expert
 
 
-def _start_states(states: Any, domain: Domain, rng: np.random.Generator) -> Array:
+def _start_states(states: Any, domain: Box, rng: np.random.Generator) -> Array:
     if np.ndim(states) > 0:
         start = as_states(states, domain)
         if len(start) == 0:
@@ -219,8 +219,8 @@ def _start_states(states: Any, domain: Domain, rng: np.random.Generator) -> Arra
         return start
     count = as_count(states, "states", most=MOST_STATES, meaning="states [n, d], or how many to start from")
     if len(domain) > 1:
-        return uniform_states(domain, count, rng)
-    low, high = np.array(domain).T
+        return domain.uniform(count, rng)
+    low, high = domain.ends
     return np.linspace(low, high, count) if count > 1 else np.array([(low + high) / 2])
 
 
@@ -381,7 +381,7 @@ def scenario(
         raise ValueError("a reward that is a plain function needs reward_range=(low, high)")
     ranged = bounded(function, domain, reward_range).normalised()
     span, middle = ranged.high - ranged.low, (ranged.low + ranged.high) / 2
-    start = uniform_states(domain, count, generator)
+    start = domain.uniform(count, generator)
     trial = Legendre(2) if len(domain) == 1 else product(*[Legendre(2)] * len(domain))
     paired = can_pair(simulator, trial, generator, asked=paired)
     sums = _differences(
@@ -406,7 +406,7 @@ def scenario(
         margin=float(np.sort(bounds)[ignored]),
         share=share,
         delta=delta,
-        distribution=f"the uniform distribution on {describe(domain)}",
+        distribution=f"the uniform distribution on {domain.words}",
         states=start,
         bounds=bounds,
         ignored=ignored,

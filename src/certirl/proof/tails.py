@@ -815,7 +815,7 @@ def _two_groups(
 ) -> tuple[Group, Group] | None:
     """Two groups of rows whose next states must have similar distributions; None if a log has too few rows."""
     domain = source.domain
-    low, high = np.array(domain).T
+    low, high = domain.ends
     if isinstance(source, Simulated):
         first = rng.uniform(low, high)
         step = np.zeros(len(domain))
@@ -838,7 +838,7 @@ def _two_groups(
 
 def _two_ends(source: Source, action: int, rng: np.random.Generator, axis: int) -> tuple[Group, Group] | None:
     """Two groups of rows, from both ends of a coordinate; the states of the first are moved by its period."""
-    low, high = np.array(source.domain).T
+    low, high = source.domain.ends
     first = rng.uniform(low, high)
     first[axis] = low[axis]
     period = np.where(np.arange(len(low)) == axis, high - low, 0.0)

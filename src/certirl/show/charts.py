@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from certirl.data.transitions import action_in_words
 from certirl.functions.reward import Reward
-from certirl.ground.domain import Array, Domain, uniform_states
+from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_count, as_listed
 from certirl.ground.records import freeze
 from certirl.ground.status import percent_up, rounded_down
@@ -425,7 +425,7 @@ def _most_varied(function: Reward) -> list[int]:
     rng = np.random.default_rng(0)
     ranges = []
     for term in function.parts:
-        ranges.append(float(np.ptp(term(uniform_states(term.domain, 500, rng)))))
+        ranges.append(float(np.ptp(term(term.domain.uniform(500, rng)))))
     return sorted(np.argsort(-np.array(ranges), kind="stable")[:MOST_PANELS].tolist())
 
 
@@ -504,7 +504,7 @@ class Sheet(NamedTuple):
     held: str
 
     @classmethod
-    def of(cls, domain: Domain, plane: Plane, at: Array | None, names: Names, *, along: int = ALONG_MAP) -> Sheet:
+    def of(cls, domain: Box, plane: Plane, at: Array | None, names: Names, *, along: int = ALONG_MAP) -> Sheet:
         """The cells of a plane of a box; other coordinates are those of a state, or in the middle."""
         d = len(domain)
         named = as_listed(plane, "plane")
@@ -927,7 +927,7 @@ def _coverage_map(coverage: Coverage, action: int | None, plane: Plane) -> Map:
 # Numbers -------------------------------------------------------------------------------------------------------------
 
 
-def _line(domain: Domain, count: int = ALONG_LINE) -> Array:
+def _line(domain: Box, count: int = ALONG_LINE) -> Array:
     ((low, high),) = domain
     return np.linspace(low, high, count)
 

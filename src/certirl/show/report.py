@@ -26,7 +26,6 @@ from certirl.data.coverage import Coverage
 from certirl.fit.witness import Witness
 from certirl.functions.reward import Reward
 from certirl.ground.archive import replacing, target_of
-from certirl.ground.domain import describe
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
 from certirl.proof.cells import CellCertificate
 from certirl.proof.certificate import Certificate
@@ -235,7 +234,7 @@ def _facts(record: Solution | Certificate | Refutation | CellCertificate) -> lis
             ("cells decided", record.share_in_words),
             ("regret, of the value's span", f"at most {percent_up(record.relative_regret)}"),
             ("actions", str(record.dynamics.n_actions)),
-            ("states", describe(record.grid.domain)),
+            ("states", record.grid.domain.words),
             ("discount γ", f"{record.discount:g}"),
             ("cells", " × ".join(map(str, record.grid.shape))),
         ]
@@ -259,7 +258,7 @@ def _facts(record: Solution | Certificate | Refutation | CellCertificate) -> lis
         facts += [
             ("expert", expert),
             ("actions", str(record.n_actions)),
-            ("states", describe(record.domain) if len(record.domain) <= 3 else f"{len(record.domain)} coordinates"),
+            ("states", record.domain.words if len(record.domain) <= 3 else f"{len(record.domain)} coordinates"),
             ("discount γ", f"{record.discount:g}"),
             data,
         ]

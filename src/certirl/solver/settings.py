@@ -24,7 +24,7 @@ from certirl.functions.bases import Basis, as_basis
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.components import Component, as_components
 from certirl.functions.features import Feature, check_features, check_no_actions, check_no_terminal
-from certirl.ground.domain import Domain
+from certirl.ground.domain import Box
 from certirl.ground.doors import as_count, as_delta, as_flag, as_number, by_door, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.work import check_progress
@@ -137,7 +137,7 @@ class Request(Record):
     policy: Policy
     by_value: bool
     discount: float
-    domain: Domain
+    domain: Box
     n_actions: int
     columns: Any
     components: tuple[Component, ...]

@@ -37,13 +37,11 @@ from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape, Words
 from certirl.ground.domain import (
     Array,
-    Domain,
+    Box,
     as_actions,
     as_n_actions,
     as_rows,
     as_states,
-    describe,
-    into_domain,
     number_of,
 )
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
@@ -535,7 +533,7 @@ class Solution(Record):
         return replace(self, findings=findings)
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> Box:
         """The box of states."""
         return SumBasis(self.components).domain
 
@@ -593,7 +591,7 @@ class Solution(Record):
             >>> solution.greedy([-0.5, 0.0, 0.5]).tolist()
             [0, 0, 0]
         """
-        rows = into_domain(as_rows(states, len(self.domain)), self.domain, self.stats.periodic)
+        rows = self.domain.moved_into(as_rows(states, len(self.domain)), self.stats.periodic)
         return self.action_values(rows).argmax(axis=0)
 
     def margins(self, states: ArrayLike) -> Array:
@@ -863,13 +861,13 @@ class Solution(Record):
         if self.reward is None:
             if len(self.components) > 1:
                 return f"none that adds up over {len(self.components)} components"
-            return f"none in {self.basis} on {describe(self.domain)}"
+            return f"none in {self.basis} on {self.domain.words}"
         if not self._by_value:
             return str(self.reward)
         which = "no reward explains the expert; best fit: " if self.status == "infeasible" else ""
         if self.path is not None:
             return f"{which}{self.reward}; {self.path.summary}"
-        return f"{which}{self.reward.basis} on {describe(self.domain)}; {self.stats.lines()['residual']}"
+        return f"{which}{self.reward.basis} on {self.domain.words}; {self.stats.lines()['residual']}"
 
     def _ends_line(self) -> str:
         """What V is at the ends that the expert avoids."""
@@ -1249,7 +1247,7 @@ def _check_reward(solution: Solution) -> None:
     for name in ("reward", "value"):
         function = getattr(solution, name)
         if function is not None and function.domain != solution.domain:
-            raise ValueError(f"{name} must be a function on {describe(solution.domain)}")
+            raise ValueError(f"{name} must be a function on {solution.domain.words}")
         if function is not None and len(solution.components) > 1:
             same = attrgetter("name", "coordinates", "basis")
             if list(map(same, solution.components)) != list(map(same, function.components)):

@@ -84,7 +84,7 @@ from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.features import features_of
 from certirl.functions.reward import Reward, value_function
 from certirl.functions.sigmoids import Sigmoids
-from certirl.ground.domain import Array, Domain
+from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_count, by_door
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
@@ -222,7 +222,7 @@ def _paid(reward: Reward, states: Array, policy: Policy) -> Array:
     return np.sum([chances[:, action] * reward(states, action) for action in range(chances.shape[1])], axis=0)
 
 
-def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int, states: Array | None) -> Cells | Basis:
+def _reward_basis(domain: Box, periodic: tuple[int, ...], n: int, states: Array | None) -> Cells | Basis:
     """Piecewise linear on a grid with some states for each point; beyond four coordinates random sigmoids."""
     if len(domain) > MOST_COORDINATES:
         return value_basis(domain, periodic, MOST_POINTS // 10, states)
@@ -617,7 +617,7 @@ def with_proof(outcome: Outcome, asked: Request) -> Solution:
 
 
 def proof_columns(
-    asked: Basis | int | None, tail: TailLike, domain: Domain, discount: float, periodic: tuple[int, ...]
+    asked: Basis | int | None, tail: TailLike, domain: Box, discount: float, periodic: tuple[int, ...]
 ) -> Basis:
     """The functions of the state asked for; else as few as make the tail cost little of the value's span."""
     if isinstance(asked, Basis):
@@ -643,7 +643,7 @@ def proof_columns(
     return wider if is_enough or (tail_number(tail, few) or 0.0) >= bounding_tail(few, discount) else few
 
 
-def _column_choices(domain: Domain, periodic: tuple[int, ...]) -> list[Basis]:
+def _column_choices(domain: Box, periodic: tuple[int, ...]) -> list[Basis]:
     """Columns to choose from, fewest first: of one coordinate any odd number, on a box all of a total degree."""
     if len(domain) > 1:
         degrees = (of_degree(domain, degree, periodic) for degree in range(1, MOST_COLUMNS))
