@@ -8,6 +8,7 @@ import certirl
 from certirl import steps
 from certirl.fit.program import LeastVariance, LinearProgram, least_norm
 from certirl.fit.recover import OBJECTIVES, cover_points
+from certirl.ground.domain import as_domain
 from certirl.ground.status import Reason
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
@@ -82,7 +83,7 @@ def test_cover_is_the_papers_and_may_dip_between_its_points():
     criterion = noisy(certirl.Fourier(25), samples=2_000)
     exact = steps.recover(criterion, objective="l1")
     cover = steps.recover(criterion, objective="l1", cover=0.2)
-    points = cover_points(((-1.0, 1.0),), 0.2)
+    points = cover_points(as_domain((-1.0, 1.0)), 0.2)
     assert len(points) == 10
     assert np.abs(np.linspace(-1, 1, 999)[:, None] - points.T).min(axis=1).max() <= 0.2
     at_points = criterion.margins(cover.reward.coefficients) @ criterion.columns.values(points).T
@@ -144,7 +145,7 @@ def test_the_soft_form_explains_what_it_can(objective):
 
 def test_the_soft_form_minimises_what_it_says():
     """‖α‖₁ + price·Σξ over the cover, against a general solver."""
-    states, price = cover_points(((-1.0, 1.0),), 0.1), 0.5
+    states, price = cover_points(as_domain((-1.0, 1.0)), 0.1), 0.5
     rows = np.concatenate([(F @ EXACT.columns.values(states).T).T for F in EXACT.F])
     m, k = rows.shape
     cost = np.concatenate([np.ones(2 * k), np.full(m, price)])

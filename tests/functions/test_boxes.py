@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 import certirl
 from certirl import Fourier, Legendre, diagnose, problems, product, steps
 from certirl.fit.recover import OBJECTIVES, cover_points
-from certirl.ground.domain import mesh
+from certirl.ground.domain import as_domain, mesh
 from certirl.ground.status import Reason
 from certirl.kernels.sums import StackedSums
 from mixed import Mixed
@@ -88,7 +88,7 @@ def test_recover_agrees_with_the_program_on_a_fine_grid():
 
 @pytest.mark.parametrize(("domain", "radius"), [(((-1.0, 1.0),) * 2, 0.3), (((0.0, 1.0), (0.0, 3.0), (5.0, 6.0)), 0.5)])
 def test_the_cover_covers(domain, radius):
-    points = cover_points(domain, radius)
+    points = cover_points(as_domain(domain), radius)
     low, high = np.array(domain).T
     states = low + (high - low) * np.random.default_rng(0).random((3_000, len(domain)))
     distances = np.linalg.norm(states[:, None] - points[None], axis=2).min(axis=1)

@@ -11,7 +11,7 @@ from certirl.data.policy import as_policy, expert_grid
 from certirl.data.simulator import Even
 from certirl.functions.bases import of_degree
 from certirl.functions.frame import CellAxes, frame
-from certirl.ground.domain import mesh
+from certirl.ground.domain import as_domain, mesh
 from certirl.problems import Truth, Whirl, random_independent
 from certirl.proof.bands import Band, Bands
 from certirl.proof.case import Case
@@ -21,7 +21,7 @@ from sizes import sizes
 
 experiment.FINE = 120  # far finer than any band is narrow
 
-SQUARE = ((-1.0, 1.0), (-1.0, 1.0))
+SQUARE = as_domain(((-1.0, 1.0), (-1.0, 1.0)))
 COLUMNS = certirl.product(certirl.Legendre(3), certirl.Legendre(3), index="full").on(SQUARE)
 GRID = mesh([np.linspace(-1, 1, 41)] * 2)
 

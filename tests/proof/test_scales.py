@@ -8,8 +8,9 @@ import pytest
 import certirl
 from certirl import trials
 from certirl.functions.reward import bounded, unit_of
+from certirl.ground.domain import as_domain
 
-BOX = ((-1.0, 1.0),)
+BOX = as_domain((-1.0, 1.0))
 ATOMS = np.array([-0.5, 0.5, 0.95])
 
 
