@@ -7,7 +7,7 @@ import certirl
 from certirl.fit.effects import NOISELESS, Nearby, regress_next_states, unit_chart
 from certirl.ground.domain import as_domain
 
-BOX, SPREAD = ((-1.0, 1.0), (-20.0, 20.0)), np.array([0.03, 0.6])
+BOX, SPREAD = as_domain(((-1.0, 1.0), (-20.0, 20.0))), np.array([0.03, 0.6])
 
 
 def moved(states, action):
