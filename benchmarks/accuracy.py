@@ -65,13 +65,13 @@ LEGENDRE, FOURIER = certirl.Legendre(11), certirl.Fourier(11)
 METHODS = {
     "20 bins + tabular L1 program": bins,
     "the paper: Fourier(11), mean, L1, cover 0.05": partial(
-        library, basis=FOURIER, settings=certirl.Settings(form="mean", objective="l1", cover=0.05)
+        library, basis=FOURIER, method=certirl.Program(form="mean", objective="l1", cover=0.05)
     ),
-    "Legendre(11), mean, L1": partial(library, basis=LEGENDRE, settings=certirl.Settings(form="mean", objective="l1")),
+    "Legendre(11), mean, L1": partial(library, basis=LEGENDRE, method=certirl.Program(form="mean", objective="l1")),
     "Legendre(11), least squares, least variance": log,
     "  and well-placed states": partial(log, design=True),
     "  and common random numbers (defaults of solve)": partial(library, basis=LEGENDRE),
-    "  with L1 instead of least variance": partial(library, basis=LEGENDRE, settings=certirl.Settings(objective="l1")),
+    "  with L1 instead of least variance": partial(library, basis=LEGENDRE, method=certirl.Program(objective="l1")),
     "nothing given, defaults of solve": library,
 }
 

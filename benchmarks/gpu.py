@@ -127,8 +127,8 @@ def theorem(device: str, most: int) -> dict[str, Any]:
         columns=3,
     )
     n = min(asked.samples, most)
-    settings = certirl.Settings(form="mean", objective="l1")
-    asks = {"discount": 0.7, "basis": basis, "columns": 3, "settings": settings, "samples": n, "rng": 0}
+    method = certirl.Program(form="mean", objective="l1")
+    asks = {"discount": 0.7, "basis": basis, "columns": 3, "method": method, "samples": n, "rng": 0}
     timing, solution = repeated(lambda: certirl.solve(on_device(problem, device), expert=0, **asks))
     result = {
         "the theorem asks for": asked.samples,

@@ -536,7 +536,7 @@ def proved(system: System, samples: int, discount: float, delta: float, seed: in
         certify |= {"columns": bases[0], "samples": samples // 2 - FEW, "rng": [seed, 1]}
         return found.reward, certirl.certify(found, system, **certify), samples // 2
     if system.switches:
-        asked |= {"expert": Best(system, discount), "settings": certirl.Settings(tube=system.tube), "columns": bases[0]}
+        asked |= {"expert": Best(system, discount), "tube": system.tube, "columns": bases[0]}
     else:
         families = [certirl.product(*map(certirl.Legendre, sizes), index=system.index) for sizes in system.columns]
         asked |= {"basis": families, "columns": [basis.size for basis in families]}

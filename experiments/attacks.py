@@ -676,7 +676,7 @@ def judge_solve(seed: int) -> dict[str, Any]:
                 mixture,
                 expert=lambda s: expert(s).argmax(axis=1),
                 columns=columns,
-                settings=certirl.Settings(tube=tube),
+                tube=tube,
                 basis=basis,
                 samples=most,
                 **keywords,

@@ -238,7 +238,7 @@ def prove(task: list[int]) -> dict[str, Any]:
         basis=certirl.product(*[certirl.Legendre(5)] * 2),
         delta=0.05,
         tail=problem.tail,
-        settings=certirl.Settings(tube=0.3),
+        tube=0.3,
         samples=most,
         rng=seed,
         progress=False,

@@ -123,7 +123,7 @@ def attempt(task: Sequence[Any]) -> dict[str, Any]:
         delta=DELTA,
         tail=0,
         samples=samples,
-        settings=certirl.Settings(objective=objective),
+        method=certirl.Program(objective=objective),
         rng=seed,
         progress=False,
     )

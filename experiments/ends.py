@@ -135,8 +135,8 @@ def kinds(task: list[Any]) -> dict[str, Any]:
     name, features, discount, episodes, seed = task
     simulator = TASKS[name]()
     expert = certirl.planning.plan(simulator, discount=discount, rng=0)
-    settings = certirl.Settings(features=FEATURES) if features else certirl.Settings()
-    solution = certirl.solve(simulator, expert=expert, discount=discount, settings=settings, rng=seed)
+    method = certirl.FeatureForm(FEATURES) if features else None
+    solution = certirl.solve(simulator, expert=expert, discount=discount, method=method, rng=seed)
     row = {"kind": "kinds", "task": name + (", features" if features else ""), "seed": seed, "status": solution.status}
     row["reason"] = solution.reason
     for even in (False, True):

@@ -198,7 +198,8 @@ def prove(task: list[Any]) -> dict[str, Any]:
         discount=problem.discount,
         delta=0.05,
         tail=problem.dynamics.tail,
-        settings=certirl.Settings(tube=TUBE, regret=allowed),
+        tube=TUBE,
+        regret=allowed,
         samples=most,
         rng=seed,
     )

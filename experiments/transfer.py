@@ -88,8 +88,8 @@ def setting(name: str, factors: tuple[tuple[str, float], ...], discount: float, 
 def learned(name: str, discount: float, episodes: int, seed: int, *, named: bool) -> Any:
     """The solution from the original dynamics, with named features or with the defaults."""
     original = setting(name, (), discount, episodes)
-    asked = certirl.Settings(features=FEATURES[name]) if named else None
-    size = {"samples": SAMPLES[name], "settings": asked}
+    asked = certirl.FeatureForm(FEATURES[name]) if named else None
+    size = {"samples": SAMPLES[name], "method": asked}
     return certirl.solve(original.simulator, expert=original.expert, discount=discount, rng=seed, **size)
 
 

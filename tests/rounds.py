@@ -2,12 +2,12 @@
 
 from importlib import import_module
 
-from certirl.solver.solve import ProgramForm
+from certirl.solver.solve import ProgramLearner
 
 
 def in_small_rounds(monkeypatch):
     """Begin searches with 300 transitions per action; the list that is returned counts the rewards of every round."""
-    rounds, learn = [], ProgramForm.learn
+    rounds, learn = [], ProgramLearner.learn
 
     def counting(self, training):
         learned = learn(self, training)
@@ -15,5 +15,5 @@ def in_small_rounds(monkeypatch):
         return learned
 
     monkeypatch.setattr(import_module("certirl.solver.search"), "FIRST", 300)
-    monkeypatch.setattr(ProgramForm, "learn", counting)
+    monkeypatch.setattr(ProgramLearner, "learn", counting)
     return rounds

@@ -26,7 +26,9 @@ from certirl.proof.refutation import Refutation as Refutation
 from certirl.show import plots as plots
 from certirl.solver.check import check as check
 from certirl.solver.estimator import InverseRL as InverseRL
-from certirl.solver.settings import Settings as Settings
+from certirl.solver.methods import FeatureForm as FeatureForm
+from certirl.solver.methods import Program as Program
+from certirl.solver.methods import ValueForm as ValueForm
 from certirl.solver.solution import Solution as Solution
 from certirl.solver.solution import load as load
 from certirl.solver.solve import solve as solve

@@ -82,7 +82,7 @@ def _solve(source, **changes):
 
 def _features():
     features = {"height": _height, "up": lambda states, action: 0.0 * states[:, 0] + (action == 0)}
-    return _solve(Line(), expert=_switch, samples=400, settings=certirl.Settings(features=features))
+    return _solve(Line(), expert=_switch, samples=400, method=certirl.FeatureForm(features))
 
 
 def _reward(basis, **more):

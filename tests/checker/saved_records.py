@@ -52,8 +52,7 @@ def to_and_fro(states):
 
 
 def _policy_solution():
-    settings = certirl.Settings(tube=0.4)
-    return certirl.solve(TORN, columns=2, samples=20_000, expert=away_from_zero, settings=settings, **SETTINGS)
+    return certirl.solve(TORN, columns=2, samples=20_000, expert=away_from_zero, tube=0.4, **SETTINGS)
 
 
 def _certify(reward, dynamics, columns, samples=20_000, **changes):

@@ -53,10 +53,7 @@ def certify_sum(problem, components, basis):
 
 
 def prove(problem, columns, *, tube=None, **settings):
-    asked = None if tube is None else certirl.Settings(tube=tube)
-    return certirl.solve(
-        problem, columns=columns, samples=80_000, settings=asked, **SETTINGS | {"expert": 0} | settings
-    )
+    return certirl.solve(problem, columns=columns, samples=80_000, tube=tube, **SETTINGS | {"expert": 0} | settings)
 
 
 def refute(problem, basis, **settings):

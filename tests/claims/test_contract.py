@@ -50,7 +50,7 @@ def source_of(expert, dimension, source):
 def solved(expert, dimension, components, source):
     asked = {"discount": 0.7, "delta": 0.05, "tail": 0, "progress": False}
     if expert == "policy":
-        asked |= {"expert": away_from_zero, "settings": certirl.Settings(tube=0.5)}
+        asked |= {"expert": away_from_zero, "tube": 0.5}
         asked["columns"] = product(*[Legendre(2)] * dimension)
     else:
         factors = dimension if components == 1 else 1

@@ -105,8 +105,8 @@ def test_names_in_the_glossary_exist():
         found = resolved(name)
         listed = {*dir(found), *getattr(found, "__annotations__", ())}
         assert {field for field in re.findall(r"`(\w+)`", fields) if field not in listed} == set(), name
-    settings = {name for row in rows for name in re.findall(r"Settings\((\w+)=", row)}
-    assert settings <= {*resolved("Settings").__annotations__}
+    fields = {pair for row in rows for pair in re.findall(r"`(Program|ValueForm)\((\w+)=", row)}
+    assert len(fields) > 4 and all(field in resolved(method).__annotations__ for method, field in fields)
 
 
 @pytest.mark.parametrize(

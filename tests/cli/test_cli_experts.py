@@ -74,7 +74,7 @@ def test_a_log_of_the_expert_itself_is_enough_if_it_is_curious(folder, capsys):
     walks = logs.read("curious.csv", domain=(-1, 1))
     policy = certirl.policy_from(walks)
     assert (
-        str(certirl.solve(walks, expert=policy, discount=0.9, settings=certirl.Settings(margin=0.1, slack=500.0)))
+        str(certirl.solve(walks, expert=policy, discount=0.9, method=certirl.ValueForm(margin=0.1, slack=500.0)))
         in printed
     )
     s = np.linspace(-0.9, 0.9, 181)[:, None]
@@ -110,7 +110,7 @@ def test_a_policy_is_certified_as_in_python(folder, capsys):
     printed = capsys.readouterr().out
     (states, actions, _), _ = logs.read_demonstrations("seen.csv")
     policy = certirl.policy_from(states, actions, domain=(-1, 1), n_actions=3)
-    asked = {"delta": 0.05, "tail": 0.0, "columns": 5, "settings": certirl.Settings(tube=0.2)}
+    asked = {"delta": 0.05, "tail": 0.0, "columns": 5, "tube": 0.2}
     solution = certirl.solve(log(), expert=policy, discount=0.9, **asked)
     assert str(solution) in printed and "the expert's policy was estimated from 1,200 demonstrations" in printed
     assert solution.certificate.tube.allowed == 0.2

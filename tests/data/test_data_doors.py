@@ -248,7 +248,7 @@ def proofs(log):
             components=[[0]],
             basis=basis,
             columns=2,
-            settings=certirl.Settings(objective="l1"),
+            method=certirl.Program(objective="l1"),
             **proof,
         ),
         "refute sum": lambda: certirl.refute(log, expert=0, components=[[0]], basis=basis, **proof),

@@ -324,7 +324,7 @@ def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states(esti
         ({"columns": [3, 3]}, "3 components but 2 numbers of columns"),
         ({"columns": 30}, "columns must be a whole number of functions of the basis, at most 11"),
         ({"basis": certirl.Legendre(5, (0, 1))}, "the basis is defined on"),
-        ({"settings": certirl.Settings(cover=0.1)}, "leave form, cover and slack out"),
+        ({"method": certirl.Program(cover=0.1)}, "leave form, cover and slack out"),
         ({"delta": 0.05, "tail": 0, "columns": None}, "pass columns as well"),
         ({"delta": 2.0}, "delta must be a probability of error between 1e-100 and 0.5"),
         ({"discount": 1.0}, "discount must be a number strictly between 0 and 1"),
@@ -338,7 +338,7 @@ def test_wrong_calls_are_sentences(settings, sentence):
 
 def test_wrong_types_are_sentences(estimated_sum):
     with pytest.raises(ValueError, match="objective must be one of"):
-        certirl.solve(PROBLEM, expert=0, **SETTINGS, settings=certirl.Settings(objective="best"))
+        certirl.solve(PROBLEM, expert=0, **SETTINGS, method=certirl.Program(objective="best"))
     with pytest.raises(TypeError, match="basis must be a basis"):
         certirl.solve(PROBLEM, expert=0, **SETTINGS, basis=["Legendre"] * 3)
     with pytest.raises(TypeError, match="rng is needed"):

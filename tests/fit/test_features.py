@@ -53,9 +53,9 @@ def cube(states):
 NAMED = {"s²": square, "s": place, "s³": cube}
 
 
-def solve(source, expert, discount=0.9, samples=2_000, rng=0, **settings):
-    asked = certirl.Settings(**{"features": NAMED} | settings)
-    return certirl.solve(source, expert=expert, discount=discount, samples=samples, rng=rng, settings=asked)
+def solve(source, expert, discount=0.9, samples=2_000, rng=0, **fields):
+    method = certirl.FeatureForm(**{"features": NAMED} | fields)
+    return certirl.solve(source, expert=expert, discount=discount, samples=samples, rng=rng, method=method)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_a_log_gives_the_same_weights(expert):
     states, actions = rng.uniform(-1, 1, (6_000, 1)), rng.integers(0, 3, 6_000)
     after = np.choose(actions[:, None], [Room().sample(states, action, rng) for action in range(3)])
     log = certirl.Transitions(states, actions, after, Room.domain, 3)
-    learned = certirl.solve(log, expert=expert, discount=0.9, rng=0, settings=certirl.Settings(features=NAMED))
+    learned = certirl.solve(log, expert=expert, discount=0.9, rng=0, method=certirl.FeatureForm(NAMED))
     squared, linear, other = learned.reward.coefficients
     assert other == 0 and linear / -squared == pytest.approx(0.2, abs=0.03)
     assert learned.path.unexplained[learned.path.chosen] < 0.05
@@ -193,9 +193,9 @@ def test_actions_that_do_the_same_are_told_apart_by_no_feature():
 
 def test_estimates_alone_prove_no_absence_of_weights():
     room = certirl.problems.comfort()
-    asked = certirl.Settings(features={"s": place}, signs={"s": -1})
+    asked = certirl.FeatureForm({"s": place}, signs={"s": -1})
     answer = certirl.solve(
-        room.dynamics, expert=0, discount=0.9, delta=0.05, tail=room.dynamics.tail, samples=2_000, rng=0, settings=asked
+        room.dynamics, expert=0, discount=0.9, delta=0.05, tail=room.dynamics.tail, samples=2_000, rng=0, method=asked
     )
     assert answer.status == "undetermined" and answer.reward is None and answer.certificate is None
     assert str(answer).startswith("Undetermined: no weights of these features")
@@ -282,30 +282,29 @@ def test_what_is_no_feature_is_refused_in_a_sentence(features, words):
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("fields", "words"),
     [
-        ({"signs": {"s": 1}}, "pass features too"),
-        ({"features": NAMED, "signs": {"t": 1}}, "signs names 't'"),
+        ({"signs": {"t": 1}}, "signs names 't'"),
         (
             {"features": {"speed": place}, "guess": {"Sped": 1}},
             r"guess names 'Sped' \(perhaps 'speed'\); the features are",
         ),
-        ({"features": NAMED, "signs": {"s": 2}}, "signs must be −1 or 1"),
-        ({"features": NAMED, "guess": {"s": 0}}, "a weight that is not 0"),
-        ({"features": NAMED, "guess": {"s": "big"}}, "guess of 's'"),
-        ({"features": NAMED, "guess": [1, 2, 3]}, "by the name of the feature"),
-        ({"features": NAMED, "guess": {"s": 1}, "signs": {"s": -1}}, "contradict each other for the feature 's'"),
+        ({"signs": {"s": 2}}, "signs must be −1 or 1"),
+        ({"guess": {"s": 0}}, "a weight that is not 0"),
+        ({"guess": {"s": "big"}}, "guess of 's'"),
+        ({"guess": [1, 2, 3]}, "by the name of the feature"),
+        ({"guess": {"s": 1}, "signs": {"s": -1}}, "contradict each other for the feature 's'"),
     ],
 )
-def test_settings_of_features_are_checked(settings, words):
+def test_fields_of_the_feature_form_are_checked(fields, words):
     with pytest.raises((ValueError, TypeError), match=words):
-        certirl.Settings(**settings)
+        certirl.FeatureForm(**{"features": NAMED} | fields)
 
 
 def test_features_are_for_whole_states():
-    asked = certirl.Settings(features=NAMED)
+    asked = certirl.FeatureForm(NAMED)
     with pytest.raises(ValueError, match="components is not for rewards of features"):
-        certirl.solve(Room(), expert=0, discount=0.9, components=[[0]], rng=0, settings=asked)
+        certirl.solve(Room(), expert=0, discount=0.9, components=[[0]], rng=0, method=asked)
 
 
 def effort(states, action):
@@ -354,9 +353,9 @@ def test_a_reward_of_actions_is_for_planning_alone(frugal, tmp_path):
         learned.reward(0.5)
     with pytest.raises(ValueError, match="proofs are for rewards of states"):
         certirl.certify(learned, Room(), expert=planned, columns=certirl.Legendre(5), rng=0)
-    asked = certirl.Settings(features={"effort": effort})
+    asked = certirl.FeatureForm({"effort": effort})
     with pytest.raises(ValueError, match="leave the feature 'effort', or delta, out"):
-        certirl.solve(Room(), expert=0, discount=0.9, delta=0.05, rng=0, settings=asked)
+        certirl.solve(Room(), expert=0, discount=0.9, delta=0.05, rng=0, method=asked)
     learned.save(tmp_path / "frugal.npz")
     read = certirl.load(tmp_path / "frugal.npz")
     assert read.with_features({"s²": square, "s": place, "effort": effort}).reward(0.5, 2) == learned.reward(0.5, 2)
@@ -380,9 +379,9 @@ def _confirmed(certificate, path):
 
 @pytest.mark.slow
 def test_a_search_for_a_proof_certifies_a_reward_of_features(tmp_path):
-    room, asked = certirl.problems.comfort(), certirl.Settings(features=NAMED)
+    room, asked = certirl.problems.comfort(), certirl.FeatureForm(NAMED)
     proved = certirl.solve(
-        room.dynamics, expert=0, discount=0.9, delta=0.05, tail=room.dynamics.tail, rng=0, settings=asked
+        room.dynamics, expert=0, discount=0.9, delta=0.05, tail=room.dynamics.tail, rng=0, method=asked
     )
     assert proved.status == "certified"
     _confirmed(proved.certificate, proved.save(tmp_path / "proved.npz"))

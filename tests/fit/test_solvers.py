@@ -144,7 +144,7 @@ def test_lies_about_weights_of_features_are_noticed(monkeypatch, lie, status):
 
     monkeypatch.setattr(scipy.optimize, "linprog", lying)
     log = certirl.steps.sample(ROOM.dynamics, basis=certirl.Legendre(5), samples=300, rng=0)
-    settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
-    found = certirl.solve(log, discount=0.9, expert=ROOM.expert, settings=settings)
+    method = certirl.FeatureForm({"s²": lambda states: states[:, 0] ** 2})
+    found = certirl.solve(log, discount=0.9, expert=ROOM.expert, method=method)
     assert found.status == "undetermined" and found.reward is None
     assert found.reason.startswith("the solver stopped without an answer, or its answer failed the check")

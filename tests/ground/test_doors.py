@@ -140,10 +140,10 @@ def test_a_predicting_model_and_a_margin_that_change_their_states_do_no_harm():
         return np.ones(len(states))
 
     one = certirl.solve(
-        Drift(), expert=Model(), discount=0.7, samples=500, rng=1, settings=certirl.Settings(margin=margin)
+        Drift(), expert=Model(), discount=0.7, samples=500, rng=1, method=certirl.ValueForm(margin=margin)
     )
     other = certirl.solve(
-        Drift(), expert=clean, discount=0.7, samples=500, rng=1, settings=certirl.Settings(margin=flat)
+        Drift(), expert=clean, discount=0.7, samples=500, rng=1, method=certirl.ValueForm(margin=flat)
     )
     np.testing.assert_array_equal(one.reward.coefficients, other.reward.coefficients)
 
@@ -482,11 +482,11 @@ PLACE = r" failed in failing\.fail \(.*test_doors\.py, line \d+\)"
         ("the density", lambda fail: dynamics.tail_from_density(fail, SIDE, n_actions=2).number(Legendre(2))),
         (
             "margin",
-            lambda fail: certirl.solve(Drift(), **PLAIN | {"expert": clean}, settings=certirl.Settings(margin=fail)),
+            lambda fail: certirl.solve(Drift(), **PLAIN | {"expert": clean}, method=certirl.ValueForm(margin=fail)),
         ),
         (
             "the feature 'f'",
-            lambda fail: certirl.solve(Drift(), **PLAIN, settings=certirl.Settings(features={"f": fail})),
+            lambda fail: certirl.solve(Drift(), **PLAIN, method=certirl.FeatureForm({"f": fail})),
         ),
         ("state", lambda fail: logs.from_episodes([logs.Episode([0.0, 0.1], [0])], state=fail)),
         ("Model.fit", lambda fail: certirl.policy_from(np.arange(9) / 9, [0, 1, 1] * 3, method=Model(fail), rng=0)),
@@ -540,7 +540,7 @@ def test_a_still_simulator_is_known_though_it_works_in_place():
     assert noise_ratio(Still(), Legendre(3).on(SIDE), as_generator(0)) == 0
 
 
-# Settings
+# Keywords
 
 
 LOG = steps.sample(Drift(), basis=Legendre(5), samples=300, rng=0)
@@ -578,7 +578,7 @@ WRONG = {
     "paired": ["yes", 1, 0],
     "progress": [5, "yes"],
     "rng": [True, "0", 1.5, []],
-    "settings": [{}, 5, []],
+    "method": [{}, 5, []],
     "objective": ["l2", 1, Legendre(3)],
     "form": ["median", 1],
     "expert": [2, -1, 0.5, "0", True, None],
@@ -586,9 +586,10 @@ WRONG = {
 
 
 def solve(source, **asked):
-    """`certirl.solve`, with those keywords that are settings in their record."""
-    settings = {field.name: asked.pop(field.name) for field in fields(certirl.Settings) if field.name in asked}
-    return certirl.solve(source, **{"expert": 0} | asked, settings=certirl.Settings(**settings))
+    """`certirl.solve`, with those keywords that are fields of the usual method in its record."""
+    kind = certirl.Program if asked.get("expert", 0) != clean else certirl.ValueForm
+    given = {field.name: asked.pop(field.name) for field in fields(kind) if field.name in asked}
+    return certirl.solve(source, **{"expert": 0, "method": kind(**given) if given else None} | asked)
 
 
 def cases(*names):
@@ -800,15 +801,12 @@ def test_rollouts_are_for_experts_of_one_action(call, of_a_policy):
 @pytest.mark.parametrize(
     ("source", "settings", "sentence"),
     [
-        (Drift(), {"expert": clean, "objective": "l1"}, "objective is for experts that always take one action"),
-        (Drift(), {"expert": clean, "form": "mean"}, "form is for experts that always take one action"),
-        (Drift(), {"expert": clean, "cover": 0.1}, "cover is for experts that always take one action"),
+        (Drift(), {"expert": clean, "method": certirl.Program()}, "is for experts that always take one action"),
         (Drift(), {"expert": clean, "tube": 0.1}, "tube is for a certificate: pass delta too"),
         (Drift(), {"expert": clean, "regret": 0.1}, "regret is for a certificate: pass delta too"),
         (Drift(), {"tail": 0}, "tail is for a certificate: pass delta too"),
         (Drift(), {"delta": 0.05, "tube": 0.1}, "an expert who always takes one action never switches: leave tube out"),
-        (Drift(), {"margin": 0.1}, "margin is for experts that depend on the state"),
-        (Drift(), {"smoothness": 0.1}, "smoothness is for experts that depend on the state"),
+        (Drift(), {"method": certirl.ValueForm(margin=0.1)}, "margin is for experts that depend on the state"),
         (Drift(), {"form": "mean", "paired": True}, "the mean form draws the states of every action by themselves"),
         (LOG, {"samples": 300}, "samples is for simulators"),
         (LOG, {"samples": 300, "expert": clean}, "samples is for simulators"),
@@ -840,10 +838,7 @@ def test_progress_and_pairs_are_obeyed_for_policies():
     stages = []
     certirl.solve(Drift(), **PLAIN | {"expert": clean}, progress=lambda *report: stages.append(report))
     assert stages == [(1, 3), (2, 3), (3, 3)]
-    one, other = (
-        certirl.solve(Noisy(), **PLAIN | {"expert": clean}, settings=certirl.Settings(paired=paired))
-        for paired in (True, False)
-    )
+    one, other = (certirl.solve(Noisy(), **PLAIN | {"expert": clean}, paired=paired) for paired in (True, False))
     assert not np.array_equal(one.value.coefficients, other.value.coefficients)
 
 
@@ -1120,7 +1115,7 @@ def records():
         steps.sample(room.dynamics, basis=Legendre(5), samples=200, rng=0),
         discount=0.9,
         expert=room.expert,
-        settings=certirl.Settings(features={"s²": squares}),
+        method=certirl.FeatureForm({"s²": squares}),
     )
     return locals()
 
@@ -1255,8 +1250,8 @@ def test_whatever_an_argument_is_the_answer_is_a_result_or_a_sentence(calls, rec
         (lambda r: steps.recover([]), r"criteria must be what certirl.steps.bellman returns, one or several, got \[\]"),
         (lambda r: certirl.load("a" * 5000), "the name of a file is too long for this system"),
         (
-            lambda r: certirl.solve(r["log"], expert=0, discount=0.7, settings={}),
-            r"settings must be certirl.Settings\(…\), got \{\}",
+            lambda r: certirl.solve(r["log"], expert=0, discount=0.7, method={}),
+            r"method must be certirl.Program\(…\), .*, got \{\}",
         ),
     ],
 )

@@ -91,7 +91,7 @@ def test_an_expert_is_an_action_or_a_function(expert):
 @pytest.mark.parametrize(("name", "value"), [("form", "median"), ("objective", "l2")])
 def test_bad_names_of_programs(name, value):
     with pytest.raises(ValueError, match=f"{name} must be one of"):
-        certirl.Settings(**{name: value})
+        certirl.Program(**{name: value})
 
 
 @pytest.mark.parametrize("samples", [1, 2])
@@ -155,7 +155,7 @@ def test_the_mean_form_is_refused_for_a_log():
             certirl.Transitions(FINE, ACTIONS, FINE[::-1]),
             expert=0,
             discount=0.7,
-            settings=certirl.Settings(form="mean"),
+            method=certirl.Program(form="mean"),
         )
 
 

@@ -102,7 +102,7 @@ def records():
     yield from (problem, log, moments, operators, bellman, steps.recover(bellman), room, room.expert, room.dynamics)
     yield from (reward, certirl.Reward.sum([reward, reward], [[0], [1]]), reward.basis, certirl.Cells((4, 5)))
     yield certirl.product(certirl.Legendre(3), certirl.Fourier(5)).on(((0.0, 1.0), (0.0, 2.0)))
-    yield from (certirl.Settings(objective="l1", features={"x": lambda s: s[:, 0]}), dynamics.Smooth(1, 2.0))
+    yield from (certirl.FeatureForm({"x": lambda s: s[:, 0]}), dynamics.Smooth(1, 2.0))
     yield from (diagnose.coverage(log), diagnose.columns(log, most=3), certirl.policy_from(log))
     yield trials.rollout_check(reward, problem, expert=0, discount=0.7, states=[0.1], samples=50, rng=0)
     yield trials.scenario(reward, problem, expert=0, discount=0.7, share=0.5, delta=0.4, samples=20, rng=0)

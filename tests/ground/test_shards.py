@@ -162,7 +162,7 @@ def test_solving_from_moments_is_solving_from_the_data(log):
         ({"basis": certirl.Fourier(7)}, "measured in Legendre"),
         ({"basis": certirl.Legendre(12)}, "measured in Legendre"),
         ({"columns": 6}, "functions measured, at most 5"),
-        ({"settings": certirl.Settings(form="mean")}, "use least-squares for a log"),
+        ({"method": certirl.Program(form="mean")}, "use least-squares for a log"),
         ({"expert": 3}, "one of the actions"),
     ):
         with pytest.raises(ValueError, match=sentence):

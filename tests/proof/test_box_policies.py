@@ -235,8 +235,7 @@ def test_more_than_three_coordinates_are_sent_to_scenarios():
 @pytest.mark.slow
 def test_solve_chooses_columns_by_the_tail_and_ends_with_what_it_has():
     whirl = Whirl(drift=((0.5, 0.5), (-0.5, -0.5)), angle=0.4, shrink=0.4, noise=0.8)
-    settings = {"expert": experiment.middle_line, "discount": 0.5, "delta": 0.1, "rng": 0}
-    settings |= {"settings": certirl.Settings(tube=0.4)}
+    settings = {"expert": experiment.middle_line, "discount": 0.5, "delta": 0.1, "rng": 0, "tube": 0.4}
     solution = certirl.solve(whirl, tail=lambda own: 0.5**own.size, samples=3_000, progress=False, **settings)
     assert solution.status != "certified" and solution.certificate.grounds[0].surrogate.columns.size == 15
     assert "where it switches" in str(solution.certificate) and "the margin is not proved" in str(solution)

@@ -359,17 +359,14 @@ def test_what_cannot_be_certified_gets_a_sentence(problem, change, sentence):
 def test_solve_goes_on_until_the_regret_is_as_small_as_asked(problem):
     settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
     settings |= {"rng": 0, "samples": 400_000, "progress": False}
-    any_regret, little = (
-        certirl.solve(problem.dynamics, **settings, settings=certirl.Settings(regret=share, tube=0.2))
-        for share in (None, 0.01)
-    )
+    any_regret, little = (certirl.solve(problem.dynamics, **settings, tube=0.2, regret=share) for share in (None, 0.01))
     assert any_regret.certificate.holds and any_regret.certificate.relative_regret > 0.01
     assert little.certificate.holds and little.certificate.relative_regret <= 0.01
     assert little.samples > any_regret.samples
     true = regret(problem.dynamics, little.reward, problem.expert, discount=problem.discount)
     assert true <= little.certificate.relative_regret
     with pytest.raises(ValueError, match="regret must be a share of the value's span strictly between 0 and 1, got 5"):
-        certirl.solve(problem.dynamics, **settings, settings=certirl.Settings(regret=5, tube=0.2))
+        certirl.solve(problem.dynamics, **settings, tube=0.2, regret=5)
 
 
 def test_states_are_drawn_beside_the_switches_and_everywhere(problem):
@@ -384,9 +381,7 @@ def test_states_are_drawn_beside_the_switches_and_everywhere(problem):
 
 def test_solve_draws_until_it_is_proved_and_keeps_the_proof(problem, tmp_path):
     settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
-    solution = certirl.solve(
-        problem.dynamics, settings=certirl.Settings(tube=0.2), rng=0, samples=100_000, progress=False, **settings
-    )
+    solution = certirl.solve(problem.dynamics, tube=0.2, rng=0, samples=100_000, progress=False, **settings)
     assert solution.status == "certified" and solution.certificate.holds
     truth = experiment.advantages(problem, solution.reward, problem.expert)
     assert truth[problem.expert.away(experiment.GRID) > 0.2].min() > solution.certificate.margin > 0
@@ -414,7 +409,7 @@ def test_solve_finds_with_one_part_of_a_log_and_proves_with_the_other(problem):
     columns = COLUMNS.on(problem.dynamics.domain)
     log = certirl.steps.sample(problem.dynamics, basis=columns, samples=90_000, rng=3, design=True, paired=True)
     settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
-    solution = certirl.solve(log, settings=certirl.Settings(tube=0.2), **settings)
+    solution = certirl.solve(log, tube=0.2, **settings)
     assert solution.status == "certified" and solution.certificate.samples == 63_000
     truth = experiment.advantages(problem, solution.reward, problem.expert)
     assert truth[problem.expert.away(experiment.GRID) > 0.2].min() > solution.certificate.margin > 0
@@ -446,9 +441,9 @@ def test_all_steps_of_episodes_are_ground_for_a_proof(problem):
 def test_the_regret_that_was_asked_for_is_mentioned_where_it_was_missed(problem):
     settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
     settings |= {"rng": 0, "samples": 40_000, "progress": False}
-    missed = certirl.solve(problem.dynamics, **settings, settings=certirl.Settings(regret=1e-4, tube=0.2))
+    missed = certirl.solve(problem.dynamics, **settings, tube=0.2, regret=1e-4)
     assert missed.certificate.holds and "(0.01% was asked for: allow more samples)" in str(missed)
-    met = certirl.solve(problem.dynamics, **settings, settings=certirl.Settings(regret=0.5, tube=0.2))
+    met = certirl.solve(problem.dynamics, **settings, tube=0.2, regret=0.5)
     assert "was asked for" not in str(met)
 
 
@@ -470,13 +465,13 @@ def test_a_tail_that_is_too_large_is_said_to_be_so_and_ends_the_search(problem):
     words = f"{COLUMNS.size} columns give τ = 0.01; this margin needs τ < "
     assert proof.missing.startswith(words) and proof.missing.endswith("declare a smaller tail, or use more columns")
     assert certirl.certify(problem.reward, problem.dynamics, tail=0.5 * proof.tail_needed, **asked).samples_needed
-    solution = certirl.solve(problem.dynamics, tail=0.03, delta=0.05, settings=certirl.Settings(tube=0.2), **settings)
+    solution = certirl.solve(problem.dynamics, tail=0.03, delta=0.05, tube=0.2, **settings)
     assert words[:16] in str(solution) and solution.samples < 10_000 and not solution.certificate.holds
     known = certirl.solve(
         problem.dynamics,
         tail=lambda columns: 0.03 * 0.5 ** (columns.size - COLUMNS.size),
         delta=0.05,
-        settings=certirl.Settings(tube=0.2),
+        tube=0.2,
         **settings,
     )
     assert re.search(r"needs τ < .*: use at least \d+ columns \(τ = ", known.reason)

@@ -77,8 +77,8 @@ def test_rewards_are_drawn_unless_a_file_lost_their_functions(tmp_path):
     _, text, pictures = card_of(path)
     assert text.startswith(f"FeaturePath {path.summary}") and "R(s)" in text and len(pictures) == 1
     assert repr(path).startswith("<FeaturePath: 1 feature of 1, the simplest")
-    features = certirl.Settings(features={"x": lambda states: states[:, 0]})
-    middle = certirl.solve(Coins(), discount=0.7, expert=0, rng=0, samples=200, settings=features)
+    features = certirl.FeatureForm({"x": lambda states: states[:, 0]})
+    middle = certirl.solve(Coins(), discount=0.7, expert=0, rng=0, samples=200, method=features)
     lost = certirl.load(middle.save(tmp_path / "lost.npz")).reward
     assert card_of(middle.reward)[2] and card_of(lost)[1].startswith("Reward R(s) = ") and not card_of(lost)[2]
 

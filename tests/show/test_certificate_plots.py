@@ -239,7 +239,7 @@ def test_a_certified_page_says_that_doubtful_states_lie_in_the_tube_and_titles_k
         def sample(self, states, action, rng):
             return np.clip(0.9 * states + (1.0, 0.0)[action] + 1.5 * rng.normal(size=states.shape), 0, 10)
 
-    asked = {"tail": dynamics.GaussianNoise(1.5, 0.9), "delta": 0.05, "settings": certirl.Settings(tube=0.5), "rng": 0}
+    asked = {"tail": dynamics.GaussianNoise(1.5, 0.9), "delta": 0.05, "tube": 0.5, "rng": 0}
     solution = certirl.solve(Drifting(), discount=0.7, expert=lambda s: (s[:, 0] > 5).astype(int), **asked)
     compared = solution.compared
     near = np.abs(compared.states[:, 0] - 5) < 0.1

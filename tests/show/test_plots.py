@@ -218,7 +218,7 @@ def test_a_reward_of_actions_has_a_curve_for_each():
     features = {"s²": lambda states: states[:, 0] ** 2, "s": lambda states: states[:, 0]}
     features["effort"] = lambda states, action: 0 * states[:, 0] + abs(action - 1)
     expert = certirl.planning.plan(Room(), step_reward=own_reward, discount=0.9)
-    asked = {"samples": 800, "settings": certirl.Settings(features=features), "rng": 0}
+    asked = {"samples": 800, "method": certirl.FeatureForm(features), "rng": 0}
     learned = certirl.solve(Room(), expert=expert, discount=0.9, **asked)
     assert learned.reward.of_actions
     (chart,) = charts.reward_charts(learned)

@@ -51,8 +51,8 @@ def _sum():
 def _features():
     room = certirl.problems.comfort()
     features = {"s²": lambda states: states[:, 0] ** 2, "<i>s</i>": lambda states: states[:, 0]}
-    asked = certirl.Settings(features=features)
-    return certirl.solve(room.dynamics, expert=room.expert, discount=0.9, rng=0, samples=2_000, settings=asked)
+    asked = certirl.FeatureForm(features)
+    return certirl.solve(room.dynamics, expert=room.expert, discount=0.9, rng=0, samples=2_000, method=asked)
 
 
 MORE = {

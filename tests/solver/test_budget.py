@@ -61,7 +61,7 @@ BASIS = certirl.Legendre(5)
 ONE = {"expert": 0, "basis": BASIS, "columns": 3, "samples": 2_000}
 POLICY = {"expert": towards, "samples": 2_000}
 PROOF = {"delta": 0.05, "tail": certirl.dynamics.GaussianNoise(1.0, 1.0)}
-FEATURES = certirl.Settings(features={"distance": lambda states: np.abs(states[:, 0] - 5)})
+FEATURES = certirl.FeatureForm({"distance": lambda states: np.abs(states[:, 0] - 5)})
 CALLS = {
     "one action": (Walk, ONE),
     "one action, basis chosen": (Walk, {"expert": 0, "samples": 2_000}),
@@ -89,8 +89,8 @@ POLICIES = {
     "without noise": (lambda: Walk(noise=0.0), POLICY),
     "faint noise": (lambda: Walk(noise=0.02), POLICY),
     "two coordinates": (Plane, POLICY | {"samples": 500}),
-    "features": (Walk, POLICY | {"settings": FEATURES}),
-    "features without noise": (lambda: Walk(noise=0.0), POLICY | {"settings": FEATURES}),
+    "features": (Walk, POLICY | {"method": FEATURES}),
+    "features without noise": (lambda: Walk(noise=0.0), POLICY | {"method": FEATURES}),
     "terminal states": (Ending, POLICY),
     "terminal states, one action": (Ending, POLICY | {"expert": 0}),
     "few trials": (Walk, POLICY | {"trials": 300}),

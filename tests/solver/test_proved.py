@@ -222,7 +222,7 @@ def test_a_number_as_tail_needs_columns():
             basis=certirl.Legendre(11),
             discount=0.7,
             delta=0.05,
-            settings=certirl.Settings(cover=0.1),
+            method=certirl.Program(cover=0.1),
             rng=0,
         )
 
@@ -288,7 +288,7 @@ def test_a_wider_tube_that_would_do_is_named():
     room = certirl.problems.comfort(noise=0.6)
     log = steps.sample(room.dynamics, basis=certirl.Legendre(7), samples=40_000, rng=0)
     asked = {"discount": 0.5, "expert": room.expert, "columns": 7, "delta": 0.05, "tail": room.dynamics.tail}
-    narrow = certirl.solve(log, settings=certirl.Settings(tube=0.03), **asked)
+    narrow = certirl.solve(log, tube=0.03, **asked)
     wider = narrow.certificate.wider_tube
     said = f"the same data prove it farther than {wider:g} from the switches, at the same δ: certificate.with_tube("
     assert not narrow.certificate.holds and said in narrow.reason and said in str(narrow.certificate)
@@ -318,7 +318,7 @@ TANK = {"discount": 0.9, "expert": Contradictory.expert, "delta": 0.05, "tail": 
 
 
 def test_no_number_of_samples_is_forecast_from_a_margin_within_its_noise():
-    found = certirl.solve(Contradictory(), samples=3_000, trials=500, settings=certirl.Settings(tube=0.075), **TANK)
+    found = certirl.solve(Contradictory(), samples=3_000, trials=500, tube=0.075, **TANK)
     assert found.status == "solved" and found.certificate.samples_needed is None
     assert "whether the margin is positive cannot be told yet (" in found.reason
     assert "should suffice" not in str(found) + str(found.certificate)
@@ -326,6 +326,6 @@ def test_no_number_of_samples_is_forecast_from_a_margin_within_its_noise():
 
 def test_where_margins_stay_negative_a_witness_is_looked_for(tmp_path):
     asked = {"basis": certirl.Legendre(3), "columns": 20, "samples": 60_000}
-    found = certirl.solve(Contradictory(), settings=certirl.Settings(tube=0.075), **asked, **TANK)
+    found = certirl.solve(Contradictory(), tube=0.075, **asked, **TANK)
     assert found.status == "infeasible" and found.refutation.holds and found.witness is not None
     assert certirl.check(found.save(tmp_path / "refuted")).verdict == "confirmed"

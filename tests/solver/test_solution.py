@@ -47,7 +47,7 @@ PAIR = Coins([(0.7, 0.7), (0.3, 0.7), (0.7, 0.3)], (0.1, 0.1, 0.1), 2)
 ALIKE = Coins((0.6, 0.6), (0.1, 0.1))
 PROOF = {"delta": 0.05, "tail": 0, "progress": False}
 FUNCTIONS = {"basis": certirl.Legendre(4), "columns": 2}
-SOFT, TUBE = certirl.Settings(slack=0.1), certirl.Settings(tube=0.4)
+SOFT = certirl.Program(slack=0.1)
 BOX = {"basis": certirl.product(certirl.Legendre(3), certirl.Legendre(3)), "columns": 3}
 
 
@@ -72,7 +72,7 @@ CASES = {
     "an action, box": lambda: certirl.solve(PAIR, expert=0, discount=0.7, rng=0, samples=2_000, **BOX),
     "an action, box, log": lambda: certirl.solve(log(PAIR), expert=0, discount=0.7, **BOX),
     "an action, slack": lambda: certirl.solve(
-        STEADY, expert=0, discount=0.7, rng=0, samples=500, settings=SOFT, **FUNCTIONS
+        STEADY, expert=0, discount=0.7, rng=0, samples=500, method=SOFT, **FUNCTIONS
     ),
     "an action, proved": lambda: certirl.solve(
         STEADY, expert=0, discount=0.7, rng=0, samples=20_000, **FUNCTIONS, **PROOF
@@ -95,7 +95,7 @@ CASES = {
     "a policy, proved": lambda: certirl.solve(
         TORN,
         expert=outward,
-        settings=TUBE,
+        tube=0.4,
         columns=2,
         discount=0.7,
         rng=0,

@@ -149,7 +149,7 @@ def test_a_five_line_simulator_works():
 @pytest.mark.parametrize("form", ["mean", "least-squares"])
 def test_every_combination_of_form_and_objective_runs(objective, form):
     solution = certirl.solve(
-        PROBLEM, **SETTINGS | {"basis": certirl.Fourier(11)}, settings=certirl.Settings(objective=objective, form=form)
+        PROBLEM, **SETTINGS | {"basis": certirl.Fourier(11)}, method=certirl.Program(objective=objective, form=form)
     )
     assert solution.status == "solved" and solution.stats.objective == objective and solution.stats.form == form
 

@@ -46,7 +46,7 @@ def test_planning_on_the_reward_alone_gives_the_expert_back(noisy):
 
 def test_without_noise_it_says_which_proof_there_is(still, noisy):
     assert still.status == "validated" and still.stats.noiseless and not noisy.stats.noiseless
-    assert "without a proof; for dynamics without noise in one or two coordinates certirl.certify has" in str(still)
+    assert "without a proof; for dynamics without noise in one or two coordinates certify has" in str(still)
     assert "without noise" not in str(noisy)
     for one in (still, noisy):
         text = str(one)
@@ -190,7 +190,7 @@ def test_actions_that_never_differ_leave_it_undetermined():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"settings": certirl.Settings(cover=0.1)}, "cover is for experts that always take one action"),
+        ({"method": certirl.Program(cover=0.1)}, "Program.* is for experts that always take one action"),
         ({"tail": 0.0}, "tail is for a certificate: pass delta too"),
         ({"components": [[0]]}, "couples the components"),
         ({"columns": 3}, "columns is for the certificate of a policy"),
@@ -209,23 +209,23 @@ def test_wrong_calls_are_refused(given, sentence):
 def test_a_price_on_roughness_makes_the_value_smoother():
     problem, expert, asked, roughness = Room(0.2), comfort, {"discount": 0.9, "samples": 2_000, "rng": 0}, []
     for price in (0.0, 1e-4, 1.0):
-        found = certirl.solve(problem, expert=expert, settings=certirl.Settings(smoothness=price), **asked)
+        found = certirl.solve(problem, expert=expert, method=certirl.ValueForm(smoothness=price), **asked)
         weights = found.value.coefficients / np.ptp(found.value(np.linspace(-1, 1, 201)))
         roughness.append(float(np.sum((np.arange(len(weights)) ** 2 * weights) ** 2)))
     assert roughness[0] > 2 * roughness[1] > 4 * roughness[2]
     usual = certirl.solve(problem, expert=expert, **asked)
-    named = certirl.solve(problem, expert=expert, settings=certirl.Settings(smoothness=1e-4), **asked)
+    named = certirl.solve(problem, expert=expert, method=certirl.ValueForm(smoothness=1e-4), **asked)
     np.testing.assert_array_equal(usual.value.coefficients, named.value.coefficients)
 
 
 def test_a_wrong_margin_is_refused():
     with pytest.raises(ValueError, match="half-width of a tube"):
-        certirl.solve(Room(0.0), expert=comfort, discount=0.9, rng=0, settings=certirl.Settings(margin=-1.0))
+        certirl.solve(Room(0.0), expert=comfort, discount=0.9, rng=0, method=certirl.ValueForm(margin=-1.0))
 
 
 def test_a_margin_for_one_action_is_refused():
     with pytest.raises(ValueError, match="depend on the state"):
-        certirl.solve(Room(), expert=0, discount=0.9, rng=0, settings=certirl.Settings(margin=0.1))
+        certirl.solve(Room(), expert=0, discount=0.9, rng=0, method=certirl.ValueForm(margin=0.1))
 
 
 def test_a_policy_of_wrong_shape_is_refused():

@@ -51,12 +51,12 @@ def test_an_inventory_that_planning_on_the_reward_empties_is_not_validated(seed)
 
 def test_where_no_fresh_state_is_judged_nothing_is_validated():
     found = certirl.solve(
-        Room(), expert=comfort, discount=0.9, settings=certirl.Settings(margin=0.9), samples=1_000, rng=0
+        Room(), expert=comfort, discount=0.9, method=certirl.ValueForm(margin=0.9), samples=1_000, rng=0
     )
     assert found.stats.outside_share.n == 0 and found.status == "undetermined"
     assert "nothing was judged: choose a smaller margin" in str(found).splitlines()[0]
     with pytest.raises(ValueError, match=r"margin must be the half-width of a tube as a share of the box.*got 5"):
-        certirl.solve(Room(), expert=comfort, discount=0.9, settings=certirl.Settings(margin=5), samples=1_000, rng=0)
+        certirl.solve(Room(), expert=comfort, discount=0.9, method=certirl.ValueForm(margin=5), samples=1_000, rng=0)
 
 
 def test_functions_that_are_to_be_distrusted_are_not_validated():

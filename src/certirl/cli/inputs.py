@@ -8,7 +8,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,7 +31,8 @@ from certirl.ground.doors import as_count
 from certirl.proof.case import tail_too_large
 from certirl.proof.certificate import Certificate
 from certirl.proof.certify import certify
-from certirl.solver.settings import NO_PROOF_FROM_MOMENTS, Settings
+from certirl.solver.methods import FOR_ONE_ACTION, FOR_POLICIES, Program, ValueForm, usual_method
+from certirl.solver.request import NO_PROOF_FROM_MOMENTS
 from certirl.solver.solution import Solution, load
 from certirl.solver.solve import solve
 from certirl.solver.value_form import proof_columns
@@ -108,22 +109,38 @@ def check_axes(periodic: Sequence[int], coordinates: int) -> None:
 
 def solved(options: argparse.Namespace, where: Any) -> Solution:
     """The answer of `solve` to the options of a command; ``where`` is its map."""
-    names = ("objective", "cover", "slack", "margin", "smoothness", "tube", "regret")
-    settings = Settings(**{name: getattr(options, name) for name in names})
-    asked = {name: getattr(options, name) for name in ("discount", "columns", "delta", "tail", "samples", "trials")}
-    asked |= {"settings": settings, "map": where}
+    names = ("discount", "columns", "delta", "tail", "tube", "regret", "samples", "trials")
+    asked = {name: getattr(options, name) for name in names} | {"map": where}
+    for kind in (Program, ValueForm):  # what is wrong in itself is refused before anything is read
+        kind(**_fields(options, kind))
     seed = None if options.seed is None else as_count(options.seed, "seed", least=0)
     if any(archive.kind_of(path) for path in options.data if is_file(path)):
-        return _from_moments(options, asked | {"rng": seed})
+        return _from_moments(options, asked | {"rng": seed, "method": method_of(options, None, is_constant=True)})
     expert = expert_of(options)
     if options.delta is not None:
         _check_proof(options, options.domain, expert)
     source = source_of(options)
     rng = 0 if options.seed is None and not source.is_log else seed
     expert = expert.known_to(source.action_names)
+    asked["method"] = method_of(options, source, is_constant=expert.is_constant)
     known = policy_of(expert, source, options) if expert.action is None else expert.action
     basis = basis_of(options, len(source.domain), source.periodic)
     return solve(source.data, expert=known, basis=basis, rng=rng, **asked)
+
+
+def _fields(options: argparse.Namespace, kind: type[Program] | type[ValueForm]) -> dict[str, Any]:
+    """The fields of a method that are given as options."""
+    given = {field.name: getattr(options, field.name, None) for field in fields(kind)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def method_of(options: argparse.Namespace, source: Source | None, *, is_constant: bool) -> Program | ValueForm:
+    """The usual method with the fields asked for; options of the other method are refused."""
+    kind = usual_method(source, is_constant=is_constant)
+    given, other = _fields(options, kind), _fields(options, ValueForm if kind is Program else Program)
+    for name in other.keys() - given.keys():
+        raise ValueError(f"--{name} {FOR_POLICIES if kind is Program else FOR_ONE_ACTION}")
+    return kind(**given)
 
 
 def certified(options: argparse.Namespace, where: Any) -> Certificate:

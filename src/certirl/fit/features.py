@@ -104,8 +104,8 @@ class FeaturePath(Record):
     Example:
         >>> room = certirl.problems.comfort()
         >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-        >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
-        >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
+        >>> method = certirl.FeatureForm({"s²": lambda states: states[:, 0] ** 2})
+        >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, method=method)
         >>> solution.path.names, solution.path.counts.tolist(), solution.path.chosen
         (('s²',), [1], 0)
     """

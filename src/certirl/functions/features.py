@@ -96,8 +96,8 @@ class Features(Functions):
     Example:
         >>> room = certirl.problems.comfort()
         >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-        >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
-        >>> features = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings).reward.basis
+        >>> method = certirl.FeatureForm({"s²": lambda states: states[:, 0] ** 2})
+        >>> features = certirl.solve(log, discount=0.9, expert=room.expert, method=method).reward.basis
         >>> features.names, features.size
         (('s²',), 1)
     """

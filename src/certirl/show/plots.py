@@ -254,8 +254,8 @@ def feature_path(steps: FeaturePath, *, ax: Any = None, path: Any = None) -> Any
     Example:
         >>> room = certirl.problems.comfort()
         >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-        >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
-        >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
+        >>> method = certirl.FeatureForm({"s²": lambda states: states[:, 0] ** 2})
+        >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, method=method)
         >>> ax = certirl.plots.feature_path(solution.path, path="features.png")
         >>> ax.get_xlabel()
         'features'

@@ -48,12 +48,13 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         expert: None, an action, a function of states ``[n, d]`` to actions, or a model with ``predict``.
         domain: the box of states, as in `Transitions`; the smallest box around the data if None.
         periodic: the periodic coordinates, as in `Transitions`.
-        basis: as in `solve`, and so are ``columns``, ``components``, ``delta``, ``tail`` and ``settings``.
+        method: as in `solve`, and so are ``basis``, ``columns``, ``components``, ``delta``, ``tail`` and ``tube``.
+        basis: the functions of rewards and values.
         columns: functions of the state.
         components: groups of coordinates that move independently.
         delta: probability of a false proof; only with ``expert``, as the data of a proof must not say who it is.
         tail: what is known of the dynamics beyond the columns.
-        settings: see `Settings`.
+        tube: how far from a switch the expert must be proved strictly best.
         random_state: a seed or Generator, for what is held out.
 
     Attributes:
@@ -80,24 +81,26 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         expert: Any = None,
         domain: Any = None,
         periodic: Any = (),
+        method: Any = None,
         basis: Any = None,
         columns: Any = None,
         components: Any = None,
         delta: float | None = None,
         tail: Any = None,
-        settings: Any = None,
+        tube: float | None = None,
         random_state: Any = 0,
     ) -> None:
         self.discount = discount
         self.expert = expert
         self.domain = domain
         self.periodic = periodic
+        self.method = method
         self.basis = basis
         self.columns = columns
         self.components = components
         self.delta = delta
         self.tail = tail
-        self.settings = settings
+        self.tube = tube
         self.random_state = random_state
 
     solution_: Solution
@@ -161,12 +164,13 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
             log,
             discount=self.discount,
             expert=self._policy(log, numbers),
+            method=self.method,
             basis=self.basis,
             columns=self.columns,
             components=self.components,
             delta=self.delta,
             tail=self.tail,
-            settings=self.settings,
+            tube=self.tube,
             rng=self.random_state,
         )
         self.reward_ = self.solution_.reward

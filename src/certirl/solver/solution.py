@@ -685,13 +685,13 @@ class Solution(Record):
         Example:
             >>> room = certirl.problems.comfort()
             >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
-            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
+            >>> method = certirl.FeatureForm({"s²": lambda states: states[:, 0] ** 2})
+            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, method=method)
             >>> solution.at(features=1)(0.0) == 0
             True
         """
         if self.path is None or self.reward is None:
-            raise ValueError("only a reward of features has a path: pass settings=certirl.Settings(features={…})")
+            raise ValueError("only a reward of features has a path: pass method=certirl.FeatureForm({…})")
         return replace(self.reward, coefficients=self.path.weights[self.path.row(features)])
 
     def with_features(self, features: Mapping[str, Feature]) -> Solution:
@@ -700,10 +700,10 @@ class Solution(Record):
         Example:
             >>> room = certirl.problems.comfort()
             >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
-            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
+            >>> method = certirl.FeatureForm({"s²": lambda states: states[:, 0] ** 2})
+            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, method=method)
             >>> path = solution.save("room.npz")
-            >>> again = certirl.load(path).with_features(settings.features)
+            >>> again = certirl.load(path).with_features(method.features)
             >>> again.reward(0.5) == solution.reward(0.5)
             True
         """

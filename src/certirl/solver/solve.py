@@ -25,10 +25,11 @@ from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, speaker, watched_stream
 from certirl.proof.case import Case, bounding_tail, tail_too_large
 from certirl.proof.tails import TailLike, check_contradiction, tail_number
+from certirl.solver.methods import Method, Program
+from certirl.solver.request import Request, request
 from certirl.solver.search import TRAINING_SHARE, Learned, Learner, Outcome, least_budget, search
-from certirl.solver.settings import Request, Settings, request
 from certirl.solver.solution import Asked, Solution, build
-from certirl.solver.value_form import ValueForm, explain, proof_columns, with_proof
+from certirl.solver.value_form import ValueLearner, explain, proof_columns, with_proof
 
 TRIED = ("least-variance", "l1")  # objectives of a proof, if none is asked for: the forecast decides between them
 WAYS = (0.2, 0.4, 0.6, 0.8)  # from one to the other, at which rewards are tried as well
@@ -40,15 +41,18 @@ def solve(
     *,
     discount: float,
     expert: Any,
+    method: Method | None = None,
     basis: Any = None,
     columns: Any = None,
     components: Any = None,
     samples: int | None = None,
     trials: int | None = None,
+    paired: bool | None = None,
     delta: float | None = None,
     tail: TailLike = None,
+    tube: float | None = None,
+    regret: float | None = None,
     rng: Any = None,
-    settings: Settings | None = None,
     progress: bool | Report | None = None,
     map: Any = None,
 ) -> Solution:
@@ -63,6 +67,8 @@ def solve(
             `Transitions`, or `Moments` measured before, which keep no transitions that a proof could rest on.
         discount: γ, strictly between 0 and 1.
         expert: the action that is always taken, a function of states, or a model with ``predict``: docs/experts.md.
+        method: `Program`, `ValueForm` or `FeatureForm`, with what few problems need; if left out the first for an
+            expert of one action without terminal states, else the second.
         basis: the functions of rewards and values, say ``Legendre(11)`` or ``product(Fourier(9), Legendre(7))``; chosen
             by held-out data if left out. With components one for all or one for each.
         columns: the number of functions that describe the state; chosen by held-out data if left out. For a proof about
@@ -72,10 +78,14 @@ def solve(
             left out. For simulators only.
         trials: for an expert that depends on the state, the most further transitions of each action by which the answer
             is tried; as many as the answer took if left out, 0 for no trial. For simulators only.
+        paired: draw every action with the same states and random numbers, so that noise cancels; if left out a trial
+            decides. For simulators only.
         delta: draw until the answer is proved, with at most this probability of a false proof; a log is divided once.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
+        tube: with ``delta``, how far from a switch the expert must be proved strictly best, in units of the state.
+        regret: with ``delta``, draw until following the expert is proved to cost at most this share of the span of the
+            value.
         rng: a seed or Generator; needed with a simulator.
-        settings: what few problems need: see `Settings`.
         progress: True, False, None for a line if standard error is a terminal, or a function ``(done, total)``.
         map: a number of threads, a Dask client or an executor; all cores if left out. Results do not depend on it.
 
@@ -87,16 +97,17 @@ def solve(
         >>> certirl.solve(problem, expert=0, delta=0.05, tail=0, **asked).status
         'certified'
     """
-    settings = Settings() if settings is None else settings
     asked = request(
-        source, discount=discount, expert=expert, basis=basis, columns=columns, components=components, samples=samples,
-        trials=trials, delta=delta, tail=tail, rng=rng, settings=settings, progress=progress,
+        source, discount=discount, expert=expert, method=method, basis=basis, columns=columns, components=components,
+        samples=samples, trials=trials, paired=paired, delta=delta, tail=tail, tube=tube, regret=regret, rng=rng,
+        progress=progress,
     )  # fmt: skip
     with on(map):
-        if asked.by_value:
-            solution = explain(asked) if asked.delta is None else _proved_by_value(asked)
+        if isinstance(asked.method, Program):
+            solve_by = _estimated if asked.delta is None else _proved_by_program
+            solution = solve_by(asked, asked.method)
         else:
-            solution = _estimated(asked) if asked.delta is None else _proved_by_program(asked)
+            solution = explain(asked) if asked.delta is None else _proved_by_value(asked)
     if isinstance(asked.policy, Demonstrated) and asked.policy.is_guess:
         errors, chance = asked.policy.errors, asked.policy.guessing
         solution = solution.noted(Reason.UNPREDICTABLE.finding(errors=errors, chance=chance))
@@ -109,10 +120,9 @@ def solve(
     return replace(solution, stats=stats)
 
 
-def _estimated(asked: Request) -> Solution:
+def _estimated(asked: Request, method: Program) -> Solution:
     """Solve for an expert of one action, with one pass over the data."""
-    settings, problem = asked.settings, asked.problem
-    form = settings.form or FORMS[0]
+    form = method.form
     independence, further = _tested(asked, asked.samples)
     if asked.moments is not None:
         choice = as_measured(asked.moments, asked.basis, asked.columns)
@@ -123,13 +133,13 @@ def _estimated(asked: Request) -> Solution:
             columns = asked.basis.size  # the paper's square matrix
         stream = _stream(asked, asked.samples, asked.generator, is_design=form == FORMS[0])
         moments, choice = _chosen(asked, watched_stream(stream, stream.total, asked.progress), columns)
-    fit = fitted(moments, choice, form=form, **problem)
+    fit = fitted(moments, choice, form=form, **asked.problem)
     recovery = recover(
         fit.criteria,
         components=choice.components,
-        objective=settings.objective or OBJECTIVES[0],
-        cover=settings.cover,
-        slack=settings.slack,
+        objective=method.objective or OBJECTIVES[0],
+        cover=method.cover,
+        slack=method.slack,
     )
     names = (asked.moments or asked.origin).action_names
     return build(*fit, recovery, choice=choice.why, independence=independence, further=further, action_names=names)
@@ -138,7 +148,7 @@ def _estimated(asked: Request) -> Solution:
 def _stream(asked: Request, samples: int, rng: np.random.Generator, *, is_design: bool = True) -> Any:
     """The data in pieces."""
     # The paper's mean form needs independent states from the basis's weight; least squares has a better design.
-    paired = asked.settings.paired if is_design else False
+    paired = asked.paired if is_design else False
     return asked.origin.stream(samples, _places(asked, asked.components), rng, design=is_design, paired=paired)
 
 
@@ -181,7 +191,7 @@ def _tested(asked: Request, samples: int) -> tuple[str, tuple[Finding, ...]]:
     return str(outcome), (finding,)
 
 
-def _proved_by_program(asked: Request) -> Solution:
+def _proved_by_program(asked: Request, method: Program) -> Solution:
     """An expert of one action, until its reward is proved, or that there is none."""
     choice = as_asked(asked.components, asked.columns)
     case = None if choice is None else _case(asked, choice)
@@ -197,7 +207,7 @@ def _proved_by_program(asked: Request) -> Solution:
         if asked.columns is None and asked.tail is not None:
             choice = widened(moments, choice, partial(_tail_number, asked), **asked.problem)
     case = case or _case(asked, choice)
-    learner = ProgramForm(case, choice, asked.settings.objective)
+    learner = ProgramLearner(case, choice, method.objective)
     if pools is None:
         least = least_budget(max(choice.columns))
         asked.origin.check_enough(asked.samples, max(choice.columns), -(-4 * least // 3) if pilot else least)
@@ -285,7 +295,7 @@ def fitted(moments: Sequence[Moments], choice: Choice, *, discount: float, exper
     return Fitted(tuple(operators), criteria)
 
 
-class ProgramForm:
+class ProgramLearner:
     """Learns rewards from training moments; see `search.Learner`.
 
     Args:
@@ -329,11 +339,11 @@ def _proved_by_value(asked: Request) -> Solution:
         n_actions=asked.n_actions,
         discount=asked.discount,
         tail=asked.tail,
-        tube=asked.settings.tube,
+        tube=asked.tube,
         source=asked.origin,
     )
     _check_draws(asked)
-    learner = ValueForm(case, asked)
+    learner = ValueLearner(case, asked)
     asked.origin.check_enough(asked.samples, columns.size, max(40 * columns.size, 4 * learner.fewest))
     pools = _pools(asked, columns, case.design)
     outcome = _search(asked, learner, pools, asked.samples)
@@ -342,9 +352,7 @@ def _proved_by_value(asked: Request) -> Solution:
 
 def _pools(asked: Request, where: Any, design: Any = True) -> tuple[Pool, Pool]:
     """Training and fresh data: draws, or a log that is divided once."""
-    training, fresh = asked.origin.pools(
-        TRAINING_SHARE, where, asked.generator, design=design, paired=asked.settings.paired
-    )
+    training, fresh = asked.origin.pools(TRAINING_SHARE, where, asked.generator, design=design, paired=asked.paired)
     return training, watched_stream(fresh, fresh.total, asked.progress) if asked.is_log else fresh
 
 
@@ -358,7 +366,7 @@ def _search(asked: Request, learner: Learner, pools: tuple[Pool, Pool], budget: 
         delta=asked.delta,
         budget=budget,
         at_once=asked.is_log,
-        regret=asked.settings.regret,
+        regret=asked.regret,
         watch=None if asked.is_log else announcer(asked.progress),
         say=speaker(asked.progress),
     )

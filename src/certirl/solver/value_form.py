@@ -90,8 +90,9 @@ from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
 from certirl.proof.case import Case, bounding_tail
 from certirl.proof.tails import TailLike, least_columns, tail_number
+from certirl.solver.methods import FeatureForm, ValueForm
+from certirl.solver.request import Request
 from certirl.solver.search import Learned, Outcome
-from certirl.solver.settings import Request, Settings
 from certirl.solver.solution import Compared, Diagnostics, Estimate, Share, Solution, unproved
 
 STAGES = 3  # of which progress is reported
@@ -115,7 +116,9 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         asked: the call of `solve`; ``basis`` are the functions of V, which say which coordinates are periodic.
         tried: try R out, on fresh states and by planning on R alone, as far as that is possible.
     """
-    source, settings, policy, discount = asked.origin, asked.settings, asked.policy, asked.discount
+    source, method, policy, discount = asked.origin, asked.by_states, asked.policy, asked.discount
+    named = method if isinstance(method, FeatureForm) else None
+    smoothness = method.smoothness if isinstance(method, ValueForm) else None
     watch = announcer(asked.progress)
     generator = source.generator(asked.rng, "solve_policy")
     states = source.states
@@ -124,18 +127,18 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
     problem = ValueProblem(source, policy, discount, periodic, *source.terminal())
     # Threads of a matrix library would cost more than they gain: the products are many and small.
     with one_blas_thread:
-        model = estimate_effects(problem, basis, asked.samples, generator, settings.paired)
+        model = estimate_effects(problem, basis, asked.samples, generator, asked.paired)
         watch(f"1 of {STAGES}: the effects of the actions are known at {len(model.effects):,} states", 1, STAGES)
-        rows = comparisons(model.effects, policy, margin=settings.margin)
+        rows = comparisons(model.effects, policy, margin=method.margin)
         dynamics: Any = model.next_states if source.is_log else model.nearby
         is_lifted = False
-        if problem.is_terminal is not None and settings.features is None:
+        if problem.is_terminal is not None and named is None:
             boxes = None
             if choices(rows).avoided > RARELY:
                 boxes = some_avoided(*walked_ends(dynamics, policy, disturbed(policy), discount, MANY_WALKS))
             if boxes is not None and len(asked.domain) <= MOST_COORDINATES:
                 model = with_ends(problem, model, boxes, generator)
-                rows = comparisons(model.effects, policy, margin=settings.margin)
+                rows = comparisons(model.effects, policy, margin=method.margin)
             else:
                 chance = uniform_policy(rows.effects.n_actions)
                 is_lifted = avoids_termination(rows, lambda: walked_ends(dynamics, policy, chance, discount))
@@ -144,28 +147,28 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         program: dict[str, Any] = {
             "discount": discount,
             "reward_basis": _reward_basis(asked.domain, periodic, len(rows.effects), states),
-            "price": price if settings.slack is None else settings.slack,
+            "price": price if method.slack is None else method.slack,
         }
         if sigmoids:
             rows, program["reward_basis"] = choose_width(rows, **program)
             model = model._replace(effects=rows.effects)
-        if settings.smoothness is not None:
-            program["smoothness"] = settings.smoothness
-        elif model.regression is not None and asked.delta is None and settings.features is None:
+        if smoothness is not None:
+            program["smoothness"] = smoothness
+        elif model.regression is not None and asked.delta is None and named is None:
             program["smoothness"] = 0.0 if sigmoids else SMOOTHNESS
         judged = judged_states(problem, model)
         program["further"] = effects_at(problem, model, judged.states)
         lifted, path, failed, solution = None, None, False, None
-        if settings.features is not None:
+        if named is not None:
             try:
-                fit, path = _fit_features(problem, model, rows, settings, dynamics, program)
+                fit, path = _fit_features(problem, model, rows, named, dynamics, program)
             except SolverFailed:
                 fit, failed = fit_value(rows, **program), True
         elif is_lifted:
             lifted = fit_lifted_value(rows, **program)
             fit = lifted.fit
         elif not source.is_log and model.by_next_states and model.effects.basis.has_ends:
-            prices = (SMOOTHNESS, 0.0) if settings.smoothness is None else (settings.smoothness,)
+            prices = (SMOOTHNESS, 0.0) if smoothness is None else (smoothness,)
             fits = [fit_value(rows, **program | {"smoothness": price}) for price in prices]
             made = [_concluded(problem, model, rows, each, judged, None) for each in fits]
             solution = min(made, key=lambda each: _distance(each, dynamics, policy)) if len(made) > 1 else made[0]
@@ -175,7 +178,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         if solution is None:
             solution = _concluded(problem, model, rows, fit, judged, lifted, path)
         del rows  # of many numbers, and trials need memory of their own
-        if settings.features is not None and path is None:
+        if named is not None and path is None:
             reason = Reason.SOLVER if failed else Reason.NO_FEATURES
             finding = (Reason.ALL_ALIKE if solution.stats.all_alike else reason).finding()
             solution = replace(solution, reward=None, witness=None).judged(finding)
@@ -188,16 +191,15 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
 
 
 def _fit_features(
-    problem: ValueProblem, model: EffectModel, rows: Comparisons, settings: Settings, dynamics: Any, program: Any
+    problem: ValueProblem, model: EffectModel, rows: Comparisons, method: FeatureForm, dynamics: Any, program: Any
 ) -> tuple[ValueFit, FeaturePath | None]:
     """V and R for a reward of features, with the path of such rewards; without one if none favours the expert.
 
     R is scaled to a mean advantage of 1. V is what comes nearest to the value of R in its functions and prefers the
     expert's actions.
     """
-    assert settings.features is not None
-    effects, features = model.effects, features_of(settings.features, problem.domain)
-    preference = Preference.of(features.names, settings.signs, settings.guess)
+    effects, features = model.effects, features_of(method.features, problem.domain)
+    preference = Preference.of(features.names, method.signs, method.guess)
     path = feature_path(problem, model, rows, features, preference, dynamics)
     if path is None:
         return fit_value(rows, **program), None
@@ -401,7 +403,7 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
         ahead += np.stack([solution.reward(states, action) for action in range(len(ahead))]) / solution.discount
     best = ahead >= ahead.max(axis=0) - 1e-9 * np.ptp(ahead)
     good = (best.T | ~policy.support(states)).all(axis=1)  # every action that the expert may take is among the best
-    margin = asked.settings.margin
+    margin = asked.by_states.margin
     tube = profile_at(states, solution.compared.states, policy, value.domain, periodic, margin=margin)
     outside = tube >= 1.0
     everywhere, away = Share(int(good.sum()), len(states)), Share(int(good[outside].sum()), int(outside.sum()))
@@ -570,7 +572,7 @@ MOST_REFUTED = 9  # functions of V up to which a proof that there is no reward i
 TOLERABLE = 1e-3  # of the value's span: the cost of a tail up to which columns are enough
 
 
-class ValueForm:
+class ValueLearner:
     """Learns rewards by the value form; see `search.Learner`.
 
     Args:

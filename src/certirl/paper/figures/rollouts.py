@@ -18,13 +18,13 @@ from certirl.problems import random_polynomial
 from certirl.proof.rollout import rollout_check
 from certirl.show import plots
 from certirl.show.charts import COLOURS
-from certirl.solver.settings import Settings
+from certirl.solver.methods import Program
 from certirl.solver.solve import solve
 
 METHODS: dict[str, dict[str, Any]] = {
     "the paper": {  # its basis, estimate and program; `solve` knows the first row of Ẑ
         "basis": Fourier(11),
-        "settings": Settings(form="mean", objective="l1", cover=0.05),
+        "method": Program(form="mean", objective="l1", cover=0.05),
     },
     "certirl": {},
 }

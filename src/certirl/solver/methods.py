@@ -1,0 +1,202 @@
+"""The methods by which `solve` finds a reward: the program, the value form and the feature form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from certirl.data.simulator import as_samples, device_of
+from certirl.data.source import Source
+from certirl.fit.bellman import FORMS
+from certirl.fit.effects import FEWEST
+from certirl.fit.features import Preference
+from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
+from certirl.fit.value_program import Margin, check_margin
+from certirl.functions.cells import MOST_COORDINATES
+from certirl.functions.features import Feature, check_features, check_no_actions, check_no_terminal
+from certirl.ground.doors import as_number, by_door, setting, shown
+from certirl.ground.records import Record
+
+if TYPE_CHECKING:
+    from certirl.solver.request import Request
+
+MOST_STATES = 1_000_000  # transitions per action that are kept with the functions at their states
+FOR_POLICIES = "is for experts that depend on the state: leave it out for an expert of one action"
+FOR_ONE_ACTION = "is for experts that always take one action: leave it out for a policy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program(Record):
+    """A convex program over coefficients: for experts that always take one action, where no state is terminal.
+
+    Attributes:
+        objective: "least-variance" (the value function that the data determine best), "l1" (the paper's ‖α‖₁) or
+            "max-margin"; if None the first, and for a proof the better of the first two.
+        form: of the estimate: "least-squares" or "mean" (the paper's, for simulators).
+        cover: solve on the paper's cover of this radius instead of on the continuum.
+        slack: price of a shortfall, for experts that are only nearly optimal.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> asked = {"expert": 0, "discount": 0.7, "basis": certirl.Legendre(7), "rng": 0}
+        >>> certirl.solve(problem, method=certirl.Program(objective="l1", form="mean"), **asked).stats.objective
+        'l1'
+    """
+
+    objective: str | None = None
+    form: str = FORMS[0]
+    cover: float | None = None
+    slack: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in (("objective", OBJECTIVES), ("form", FORMS)):
+            value = getattr(self, name)
+            if value not in choices and (name, value) != ("objective", None):
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {shown(value)}")
+        if self.cover is not None:
+            as_number(self.cover, "cover", least=0, strict=True, meaning="a radius")
+        check_slack(self.slack)
+
+    def check(self, asked: Request, *, several: bool) -> None:
+        """Refuse problems that the program does not solve, and fields that do not fit this one.
+
+        :meta private:
+        """
+        if asked.policy.constant is None:
+            raise ValueError(f"method=certirl.Program(…) {FOR_ONE_ACTION}")
+        if asked.source is not None and asked.source.has_terminal_states:
+            raise ValueError("method=certirl.Program(…) is not for problems with terminal states: leave it out")
+        is_plain = self.form == FORMS[0] and self.cover is None and self.slack is None
+        names = f"{by_door('form, cover', setting('cover'))} and {setting('slack')}"
+        if asked.delta is not None and not is_plain:
+            raise ValueError(f"a certificate needs all constraints, without slack, at all states: leave {names} out")
+        if several and not is_plain:
+            raise ValueError(
+                f"components are solved by least squares, with all constraints at all states: leave {names} out"
+            )
+        if self.form == "mean" and not asked.is_simulator:
+            raise ValueError("the mean form needs states drawn from the basis's weight: use least-squares for a log")
+        if self.form == "mean" and asked.paired:
+            raise ValueError("the mean form draws the states of every action by themselves: leave paired out")
+        if self.cover is not None:
+            as_radius(self.cover, asked.domain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueForm(Record):
+    """Comparisons of actions at many states: for experts that depend on the state, and for terminal states.
+
+    Attributes:
+        margin: for an expert that depends on the state, the half-width of the tube beside a switch over which margins
+            rise from 0 to 1, as a share of the box; or a function of states.
+        smoothness: price of a rough V: of its terms, each times the square of its degree. By default 10⁻⁴ where effects
+            are regressed from noisy data, and 0 elsewhere and for a proof; of both the one whose plan is nearer to the
+            expert where some ends are sought and others avoided.
+        slack: price of a shortfall, for experts that are only nearly optimal.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> asked = {"discount": 0.9, "expert": room.expert, "samples": 2_000, "rng": 0}
+        >>> certirl.solve(room.dynamics, method=certirl.ValueForm(margin=0.1), **asked).status
+        'validated'
+    """
+
+    margin: Margin = None
+    smoothness: float | None = None
+    slack: float | None = None
+
+    def __post_init__(self) -> None:
+        check_margin(self.margin)
+        if self.smoothness is not None:
+            as_number(self.smoothness, "smoothness", least=0, meaning="a price")
+        check_slack(self.slack)
+
+    def check(self, asked: Request, *, several: bool) -> None:
+        """Refuse problems that the value form does not solve, and fields that do not fit this one.
+
+        :meta private:
+        """
+        _check_states(asked, self.margin)
+        if self.smoothness is not None and len(asked.domain) > MOST_COORDINATES:
+            raise ValueError(
+                f"{setting('smoothness')} is for up to {MOST_COORDINATES} coordinates, these states have "
+                f"{len(asked.domain)}: leave it out"
+            )
+
+
+@dataclass(frozen=True)
+class FeatureForm(Record):
+    """Comparisons as in the value form, with R a sum of few functions that a person names: docs/features.md.
+
+    Attributes:
+        features: functions of states, or of states and an action, by name; ``"terminal"`` is built in.
+        signs: −1 or 1 for features whose weights must not be positive or not be negative.
+        guess: a designer's weights; as few of them as possible are changed.
+        margin: as in `ValueForm`.
+        slack: price of a shortfall, for experts that are only nearly optimal.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> asked = {"discount": 0.9, "expert": room.expert, "samples": 500, "rng": 0}
+        >>> method = certirl.FeatureForm({"s²": lambda states: states[:, 0] ** 2}, signs={"s²": -1})
+        >>> certirl.solve(room.dynamics, method=method, **asked).path.names
+        ('s²',)
+    """
+
+    features: Mapping[str, Feature]
+    signs: Mapping[str, int] | None = None
+    guess: Mapping[str, float] | None = None
+    margin: Margin = None
+    slack: float | None = None
+
+    def __post_init__(self) -> None:
+        check_features(self.features)
+        Preference.of(tuple(self.features), self.signs, self.guess)
+        check_margin(self.margin)
+        check_slack(self.slack)
+
+    def check(self, asked: Request, *, several: bool) -> None:
+        """Refuse problems for which there are no rewards of these features.
+
+        :meta private:
+        """
+        _check_states(asked, self.margin)
+        if asked.delta is not None:
+            check_no_actions(self.features)
+        if not asked.origin.has_terminal_states:
+            check_no_terminal(self.features)
+
+
+Method: TypeAlias = Program | ValueForm | FeatureForm
+
+
+def usual_method(source: Source | None, *, is_constant: bool) -> type[Program] | type[ValueForm]:
+    """The method that is taken if none is named; the source of moments is None."""
+    if is_constant and (source is None or not source.has_terminal_states):
+        return Program
+    return ValueForm
+
+
+def _check_states(asked: Request, margin: Margin) -> None:
+    """Refuse moments, a margin without switches, a simulator on a device, and numbers of samples beyond the limits."""
+    if asked.source is None:
+        raise TypeError("rewards are compared at states: pass transitions or a simulator, moments keep no states")
+    if margin is not None and asked.policy.constant is not None:
+        raise ValueError(f"{setting('margin')} {FOR_POLICIES}")
+    if asked.delta is None and asked.is_simulator:
+        if device_of(asked.source.data) is not None:
+            raise ValueError(
+                "experts that depend on the state, and terminal states, need a simulator that works with NumPy arrays"
+            )
+        as_samples(asked.samples, least=2 * FEWEST, most=MOST_STATES)
+
+
+def as_method(method: Any, source: Source | None, *, is_constant: bool) -> Method:
+    """The method, or the usual one for None."""
+    if method is None:
+        return usual_method(source, is_constant=is_constant)()
+    if not isinstance(method, Program | ValueForm | FeatureForm):
+        kinds = "certirl.Program(…), certirl.ValueForm(…) or certirl.FeatureForm(…)"
+        raise TypeError(f"method must be {kinds}, got {shown(method)}")
+    return method

@@ -1,0 +1,248 @@
+"""A call of `solve` as a record: its arguments after all checks, which are made here and before anything is drawn."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from certirl.data.moments import Moments
+from certirl.data.policy import Policy, as_policy
+from certirl.data.simulator import as_generator, as_samples, as_trials
+from certirl.data.source import Source, as_source, for_simulators
+from certirl.data.tables import as_log
+from certirl.fit.bellman import check_problem
+from certirl.functions.bases import Basis, as_basis
+from certirl.functions.components import Component, as_components
+from certirl.ground.domain import Box
+from certirl.ground.doors import as_count, as_delta, as_flag, as_number, by_door, setting
+from certirl.ground.records import Record
+from certirl.ground.work import check_progress
+from certirl.proof.case import REFUSED, check_box, without_switches
+from certirl.proof.tails import TailLike, check_tail, is_number
+from certirl.solver.methods import FOR_POLICIES, FeatureForm, Method, Program, ValueForm, as_method
+
+SAMPLES, PROOF_SAMPLES = 10_000, 1_000_000  # transitions per action without and with a proof, if none are asked for
+NO_PROOF_FROM_MOMENTS = "a certificate needs transitions that the reward was not computed from, and moments keep none"
+
+
+@dataclass(frozen=True, eq=False)
+class Request(Record):
+    """A call of `solve` after all checks; what is left out there is decided here.
+
+    Attributes:
+        source: a simulator or a log; None for moments.
+        moments: the moments; None for a simulator or a log.
+        policy: the expert.
+        method: by which the reward is found.
+        discount: γ.
+        domain, n_actions: of the source.
+        columns: as in `solve`.
+        components: names, coordinates and bases, one for a state that is not divided; none if the basis is to be
+            chosen.
+        samples: transitions per action, or the most of them.
+        trials: the most transitions per action by which the answer is tried; None for as many as it took.
+        paired, delta, tail, tube, regret, progress: as in `solve`.
+        rng: a seed or Generator; None for a log without one.
+    """
+
+    source: Source | None
+    moments: Moments | None
+    policy: Policy
+    method: Method
+    discount: float
+    domain: Box
+    n_actions: int
+    columns: Any
+    components: tuple[Component, ...]
+    samples: int
+    trials: int | None
+    paired: bool | None
+    delta: float | None
+    tail: TailLike
+    tube: float | None
+    regret: float | None
+    progress: Any
+    rng: Any
+
+    @cached_property
+    def generator(self) -> np.random.Generator:
+        """The one generator of the call."""
+        return self.origin.generator(self.rng)
+
+    @property
+    def origin(self) -> Source:
+        """The source of transitions, a simulator or a log."""
+        assert self.source is not None
+        return self.source
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the source is a log, from which no more can be drawn."""
+        return self.source is not None and self.source.is_log
+
+    @property
+    def is_simulator(self) -> bool:
+        """Whether transitions can be drawn."""
+        return self.source is not None and not self.source.is_log
+
+    @property
+    def log_rows(self) -> int | None:
+        """The rows of the log; None for a simulator."""
+        return None if self.source is None or self.source.states is None else len(self.source.states)
+
+    @property
+    def basis(self) -> Any:
+        """Of the only component; None if it is to be chosen."""
+        return self.components[0].basis if self.components else None
+
+    @property
+    def by_states(self) -> ValueForm | FeatureForm:
+        """The method, where it compares actions at states."""
+        assert not isinstance(self.method, Program)
+        return self.method
+
+    @property
+    def problem(self) -> dict[str, Any]:
+        """γ and the action that the expert always takes."""
+        return {"discount": self.discount, "expert": self.policy.constant}
+
+
+def request(
+    source: Any,
+    *,
+    discount: Any,
+    expert: Any,
+    method: Any,
+    basis: Any,
+    columns: Any,
+    components: Any,
+    samples: Any,
+    trials: Any,
+    paired: Any,
+    delta: Any,
+    tail: Any,
+    tube: Any,
+    regret: Any,
+    rng: Any,
+    progress: Any,
+) -> Request:
+    """The call of `solve` with these arguments, checked before anything is drawn."""
+    check_progress(progress)
+    check_tail(tail)
+    source = as_log(source)
+    is_measured = isinstance(source, Moments)
+    origin = None if is_measured else as_source(source)
+    policy = as_policy(expert, source.n_actions, getattr(source, "action_names", ()))
+    is_constant = policy.constant is not None
+    if not is_constant and is_measured:
+        raise TypeError("an expert that depends on the state needs transitions or a simulator: moments keep no states")
+    discount = check_problem(discount, policy.constant or 0, source.n_actions)
+    delta = None if delta is None else as_delta(delta)
+    if delta is not None and is_measured:
+        raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave {setting('delta')} out, or give the transitions instead")
+    if delta is not None and origin is not None:
+        origin.check_without_terminal()
+    if paired is not None:
+        as_flag(paired, "paired")
+    if tube is not None:
+        as_number(tube, "tube", least=0, strict=True, meaning="a half-width")
+    if regret is not None:
+        as_number(regret, "regret", least=0, most=1, strict=True, meaning="a share of the value's span")
+    asked = Request(
+        source=origin,
+        moments=source if is_measured else None,
+        policy=policy,
+        method=as_method(method, origin, is_constant=is_constant),
+        discount=discount,
+        domain=source.rows.domain if origin is None else origin.domain,
+        n_actions=source.n_actions,
+        columns=columns,
+        components=(),
+        samples=(SAMPLES if delta is None else PROOF_SAMPLES) if samples is None else as_samples(samples),
+        trials=None if trials is None else as_trials(trials),
+        paired=paired,
+        delta=delta,
+        tail=tail,
+        tube=tube,
+        regret=regret,
+        progress=progress,
+        rng=rng,
+    )
+    given = {"samples": samples, "trials": trials, "paired": paired, "tail": tail, "tube": tube, "regret": regret}
+    _check_effect(asked, given | {"components": components, "columns": columns})
+    asked.method.check(asked, several=components is not None)
+    if rng is not None:
+        as_generator(rng)  # refused here, also where nothing is drawn
+    _warn_of_noise(asked)
+    asked = replace(asked, components=_components(asked, basis, components))
+    if delta is not None and components is None:
+        check_box(asked.domain)
+    if is_number(tail) and columns is None:  # otherwise columns are chosen by the tail
+        write = by_door("pass columns as well", "write --columns N, too")
+        raise ValueError(f"the tail {tail} belongs to the columns it was computed for: {write}")
+    return asked
+
+
+def _check_effect(asked: Request, given: Mapping[str, Any]) -> None:
+    """Refuse keywords that would be without effect.
+
+    Args:
+        asked: the call.
+        given: its keywords, with None for those left out.
+    """
+    is_policy, is_proof = asked.policy.constant is None, asked.delta is not None
+    why = dict[str, str]()
+    if not asked.is_simulator:
+        why |= {name: for_simulators(name) for name in ("samples", "paired", "trials")}
+        why["regret"] = "no more can be drawn from a log: leave regret out, the certificate states what is proved"
+    if not is_proof:
+        for name in ("tail", "tube", "regret"):
+            why[name] = (
+                f"{setting(name)} is for a certificate: pass {setting('delta')} too, or leave {setting(name)} out"
+            )
+    if not is_policy:
+        why |= {name: without_switches(name) for name in ("tube", "regret")}
+    if isinstance(asked.method, Program):
+        why |= {"trials": f"{setting('trials')} {FOR_POLICIES}"}
+        if asked.source is None:
+            why["components"] = "components need transitions or a simulator: moments keep one coordinate alone"
+    elif is_policy:
+        why["components"] = REFUSED["policy", "sum"]
+        columns = f"{setting('columns')} is for the certificate of a policy"
+        why |= {} if is_proof else {"columns": f"{columns}: pass {setting('delta')} too, or leave it out"}
+    else:
+        of_features = isinstance(asked.method, FeatureForm)
+        what = "rewards of features" if of_features else "the value form, as of problems with terminal states"
+        names = ("components",) if is_proof else ("components", "columns")
+        why |= {name: f"{setting(name)} is not for {what}: leave it out" for name in names}
+    for name, value in given.items():
+        if value is not None and name in why:
+            raise ValueError(why[name])
+
+
+def _warn_of_noise(asked: Request) -> None:
+    """Warn of a simulator whose noise is not independent; before a proof it is an error, found later."""
+    if asked.delta is None and asked.source is not None:
+        fault = asked.source.noise_fault(most=min(asked.samples // 10, 1_000))
+        if fault:
+            warnings.warn(fault, stacklevel=4)
+
+
+def _components(asked: Request, basis: Any, components: Any) -> tuple[Component, ...]:
+    """Groups of coordinates with the functions of each; none if these are to be chosen."""
+    columns, is_program = asked.columns, isinstance(asked.method, Program)
+    each = list(columns) if isinstance(columns, list | tuple) else [columns]
+    if basis is None and is_program and all(isinstance(functions, Basis) for functions in each):
+        basis = columns
+    if components is not None:
+        return as_components(components, basis, asked.domain)
+    if basis is not None:
+        return as_basis(basis, asked.domain).components
+    if columns is not None and is_program:
+        as_count(columns, "columns", meaning="a whole number of functions of the state")
+    return ()
