@@ -78,9 +78,8 @@ def check(path: str | os.PathLike[str]) -> Verdict:
     try:
         claims = [record]
         if solution is not None:
-            claims = [
-                solution.record(name) for name in ("certificate", "refutation") if solution.entry(name) is not None
-            ]
+            held = (solution.optional(kind.lower(), kind) for kind in ("Certificate", "Refutation"))
+            claims = [claim for claim in held if claim is not None]
             if solution.status == "certified" and not any(claim.kind == "Certificate" for claim in claims):
                 return _nothing("rejected", "the file says that it is certified, and holds no certificate")
         if not claims:

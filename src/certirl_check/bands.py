@@ -42,7 +42,7 @@ from certirl_check.enclosures import (
     whitening,
 )
 from certirl_check.grounds import Ground
-from certirl_check.records import TooLittleError
+from certirl_check.records import RELATIVE, ImpossibleError, TooLittleError
 
 _NORM_EVENTS, _VISIT_EVENTS = 6, 3
 _POINT_EVENTS = 8  # over half of a part of δ: four of the noise of u as a vector, and four at each point
@@ -206,9 +206,30 @@ class Derivation:
         centre, inverted = self.solved
         shift, turned = (observed * centre).sum(), (observed @ inverted).length()
         largest, likely = self._largest(weights, pair, close).T, np.maximum(expected, 0.0)
-        moments = positive[0], squares, forms[2:].T
-        powers = self._powers(weights)
-        return Points(value, shift, turned, *moments, largest, powers, likely, mismatch.T, magnified.sum(0))
+        powers, cross = self._powers(weights), forms[2:].T
+        weighted = self._observed(weights)[0] if g.ordered else value
+        self._compare_sums(weighted, forms[0], squares, cross, powers, largest)
+        return Points(
+            value, shift, turned, positive[0], squares, cross, largest, powers, likely, mismatch.T, magnified.sum(0)
+        )
+
+    def _compare_sums(
+        self, value: Enclosure, square: Enclosure, squares: Enclosure, cross: Enclosure, powers: Enclosure, most: Floats
+    ) -> None:
+        """ImpossibleError unless some numbers Z(V̂) and Z(f), up to these bounds, have sums and products like these."""
+        count, (b, c) = float(self.g.counts.sum()), most.T
+        room = RELATIVE * count * b + 1e-290  # for rounding, times a bound for each further factor
+        second, more = np.maximum(square.middle, 0.0), 1 + RELATIVE
+        possible = [square.middle >= -room * b, value.middle**2 <= count * second * more + (count * room) * b]
+        if cross.shape[1]:
+            possible.append((cross.middle**2).sum(axis=1) <= second * squares.middle * more + (room * c) ** 2)
+        if powers.shape[1]:
+            cube, fourth = powers.middle.T
+            possible.append(fourth <= b**2 * second * more + room * b**3)
+            possible.append(second**2 <= count * fourth * more + (count * room) * b**3)
+            possible.append(cube**2 <= second * np.maximum(fourth, 0.0) * more + (room * b**2) ** 2)
+        if not np.all(possible):
+            raise ImpossibleError("no residuals have sums, second moments, products and powers like these")
 
     def _powers(self, weights: Enclosure) -> Enclosure:
         """ΣZ(V̂)³ and ΣZ(V̂)⁴ of functionals with these weights ``[n, 2]``, by their values at the nodes."""

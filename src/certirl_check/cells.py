@@ -189,7 +189,9 @@ class Field:
                 whole = ~(above[:, axis] - below[:, axis] < steps)  # a turn, or what is no number
                 below[whole, axis], above[whole, axis] = 0, steps - 1
             else:
-                below[:, axis], above[:, axis] = (np.clip(x[:, axis], 0, steps - 1) for x in (below, above))
+                below[:, axis], above[:, axis] = (
+                    np.clip(np.nan_to_num(x[:, axis]), 0, steps - 1) for x in (below, above)
+                )
         first, last = below.astype(np.int64), above.astype(np.int64)
         slope, radius = np.zeros(after.shape), np.zeros(len(after))
         for axis, (least, most) in enumerate(self.gradients(first, last)):
@@ -407,7 +409,7 @@ class CellCertificate(Claim):
         return failed(
             (0 < self.discount < 1, f"the discount {self.discount:g} is not between 0 and 1"),
             (lattice.size * 2.0**-46 < 1e-9, "the cells are too small for double precision"),
-            (len(self.live) > 0 and self.span > 0, "the certificate is about nothing"),
+            (len(self.live) > 0 and 0 < self.span < math.inf, "the certificate is about nothing"),
             (self.actions.max() < self.dynamics.actions, "the policy takes an action that there is not"),
             (on_lines, "terminal states do not end on lines of the grid"),
             ((over.ravel() == terminal).all(), "cells without an action are not those of terminal states"),
@@ -436,7 +438,9 @@ class CellCertificate(Claim):
                 images = [[field.image(*(x[rows] for x in one)) for one in variants[:count]] for variants, _ in every]
                 excess = None if here is None else tuple(x[numbers[rows]] for x in here)
                 margins[numbers[rows]] = self._block(field, images, numbers[rows], excess, (above, below), wrong)
-        if (self.margins[self.live] > margins[self.live]).any():
+        if not (
+            self.margins[self.live] <= margins[self.live]
+        ).all():  # nor is anything no larger than what is no number
             wrong.add("a margin is larger than what follows")
         decided = self.margins > 0
         self.derived = float(margins[decided].min()) / self.discount if decided.any() else -math.inf
@@ -475,7 +479,7 @@ class CellCertificate(Claim):
             if excess is not None:
                 after = np.max([above.over(y.first, y.last) for y in variants], axis=0)
                 most = np.max([self._extreme(excess, y, 1) for y in variants], axis=0) + self.allowed
-                if (self.above[numbers] < most + self.discount * after).any():
+                if not (self.above[numbers] >= most + self.discount * after).all():
                     wrong.add("the bound of V* − V̂ is no upper solution")
                 advantage = advantage - after - after_policy
             least = np.where(chosen == action, least, np.minimum(least, advantage))
@@ -484,7 +488,7 @@ class CellCertificate(Claim):
         else:
             lost = np.max([-self._extreme(excess, x, -1) for x in policy], axis=0) + self.allowed
             needed = lost + self.discount * after_policy
-        if (self.below[numbers] < needed).any():
+        if not (self.below[numbers] >= needed).all():
             wrong.add("the bound of V̂ − V^π is no upper solution")
         return self.discount * least
 

@@ -35,7 +35,7 @@ class Side:
         self.pair = band.pair if side == 0 else band.pair[::-1]
         self.curve = band.curve if side == 0 else -band.curve
         self.total = (enclosed(band.estimation) + band.second).above
-        if not np.isfinite(self.total).all():
+        if not (np.isfinite(self.total).all() and np.isfinite(self.curve.size).all()):
             raise TooLittleError("there is too little data: some bounds are infinite")
         below, above = float(self.total[side].max()), float(self.total[1 - side].max())
         factor = box.inflation(self.total.shape[1:])

@@ -609,7 +609,7 @@ def _floors(below: Floats, sigma: float, floor: float, ceiling: float, enough: f
         falls = sigma * np.sqrt(np.maximum((swing - away) * (swing + away), 0.0)) + sigma**2 * swing / 2
         floors = below - falls * _WIDER
         better = max(floor, min(enough, float(floors.min())))
-        if better <= floor + 0.01 * max(enough - floor, 0.0):
+        if not better > floor + 0.01 * max(enough - floor, 0.0):  # what is no number is no better
             return floors, better
         floor = better
 
@@ -641,8 +641,3 @@ class Cells:
         """Half the sides, rounded up: how far a cell reaches from its middle."""
         sides = zip(self.edges, self.middles, strict=True)
         return [np.nextafter(np.maximum(ends[1:] - m, m - ends[:-1]), np.inf) for ends, m in sides]
-
-    def at(self, state: Floats) -> tuple[int, ...]:
-        """The cell of a state."""
-        sides = zip(self.edges, state, strict=True)
-        return tuple(int(np.clip(np.searchsorted(ends, x, side="right") - 1, 0, len(ends) - 2)) for ends, x in sides)

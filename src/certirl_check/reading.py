@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from certirl_check.claims import LikelyClaim, at_least, at_most, failed, short
 from certirl_check.enclosures import Floats, enclosed
-from certirl_check.records import RELATIVE, TIGHT, Record
+from certirl_check.records import RELATIVE, TIGHT, Record, TooLittleError
 
 _NAMED = 4  # switches that are listed
 Flags = NDArray[np.bool_]
@@ -166,6 +166,8 @@ class Reading:
     def __init__(self, expert: Expert, lower: Mapping[Pair, Floats]) -> None:
         self.expert, self.lower, self.shortfall = expert, lower, np.zeros(expert.shape)
         for (b, _), bounds in lower.items():
+            if np.isnan(bounds).any():
+                raise TooLittleError("some bounds are no numbers")
             self.shortfall = np.maximum(self.shortfall, np.where(expert.taken[..., b], -bounds, 0.0))
 
     def strict(self, pair: Pair) -> Flags:

@@ -71,7 +71,7 @@ def read(path: str | os.PathLike[str]) -> Record:
         raise FileNotFoundError(there if source.exists() else f"there is no file {source}")
     try:
         arrays = _arrays(source)
-        header = json.loads(str(arrays.pop("header")))
+        header = json.loads(str(arrays.pop("header")), object_pairs_hook=_by_name)
         version: Any = header["version"] if header["format"] == "certirl" else None
     except DamagedError as problem:
         raise ValueError(f"{source} is damaged: {problem}") from None
@@ -93,6 +93,7 @@ def _arrays(source: Path) -> dict[str, Any]:
     form: Any = np.lib.format
     with zipfile.ZipFile(source) as stored:
         members = stored.infolist()
+        _by_name([(member.filename, member) for member in members])
         if sum(member.file_size for member in members) > max(UNPACKED, 100 * source.stat().st_size):
             limit = f"{UNPACKED / 1e6:.0f} MB and more than 100 times its own size"
             raise DamagedError(f"it unpacks to more than {limit}")
@@ -106,6 +107,13 @@ def _arrays(source: Path) -> dict[str, Any]:
                     raise DamagedError(f"{member.filename!r:.60} is not as large as it says")
     with source.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
+
+
+def _by_name(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """What stands under each name; a name that stands there twice may be read in two ways."""
+    if len(named := dict(pairs)) < len(pairs):
+        raise DamagedError("something in it is there twice")
+    return named
 
 
 def _look_through(part: Any, version: int) -> None:
@@ -156,8 +164,8 @@ class Record:
         return self.fields[name]
 
     def has(self, name: str) -> bool:
-        """Whether there is an array of this name."""
-        return self._named(name) in self._arrays
+        """Whether there is an array of this name, or null."""
+        return self.entry(name) is not None
 
     def _value(self, name: str, wanted: str, accepts: Callable[[Any], bool]) -> Any:
         value = self.entry(name)
@@ -224,8 +232,8 @@ class Record:
 
     def numbers(self, name: str) -> list[float]:
         """A list of finite numbers, some of which may be arrays of one number."""
-        arrays = Record({}, self._arrays, self._named(name))
-        listed = enumerate(self.listed(name))
+        listed = list(enumerate(self.listed(name)))
+        arrays = Record({str(i): item for i, item in listed}, self._arrays, self._named(name))
         items = [arrays.array(str(i), (1,)).item() if isinstance(item, dict) else item for i, item in listed]
         if not all(_is_number(item) and math.isfinite(item) for item in items):
             raise DamagedError(f"{self._named(name)} should be numbers, got {items!r:.60}")
@@ -240,6 +248,8 @@ class Record:
         if (place := self._named(name)) not in self._arrays:
             raise DamagedError(f"{place} is missing")
         array = np.asarray(self._arrays[place])
+        if self.entry(name) != {"array": list(array.shape)}:
+            raise DamagedError(f"{place} is an array of shape {array.shape}, the header says {self.entry(name)!r:.60}")
         fits = len(array.shape) == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
         numeric = fits and array.dtype.kind in kinds
         if not numeric or np.isnan(array).any() or (finite and not np.isfinite(array).all()):

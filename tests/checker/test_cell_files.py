@@ -167,6 +167,7 @@ ALTERATIONS = {
     "terminal": (("value",), everywhere("terminal", lambda x: x - [[[0.25, 0.25], [0, 0]]]), "not those of terminal"),
     "goal": (("car",), everywhere("terminal", lambda x: x * 0.9), "lines of the grid|not those"),
     "lipschitz": (("value",), everywhere("dynamics.lipschitz", lambda x: 1.2 * x), "upper solution|larger than"),
+    "endless": (("value",), everywhere("dynamics.lipschitz", lambda x: np.full(x.shape, 1e308)), "upper solution"),
     "answers": (("value",), everywhere("dynamics.next_states", lambda x: x * [1, 0.9]), "upper solution|larger than"),
     "gravity": (("car",), constant("gravity", lambda x: 1.1 * x), "upper solution|larger than"),
     "length": (("pendulum",), constant("l", lambda x: 1.1 * x), "upper solution|larger than"),
@@ -194,7 +195,7 @@ def test_what_was_altered_is_rejected_and_not_loaded(kind, name, tmp_path):
 @pytest.mark.parametrize(
     ("alter", "reason"),
     [
-        (everywhere("margins", lambda x: x[:-1]), "should hold numbers of shape"),
+        (everywhere("margins", lambda x: x[:-1]), "margins is an array of shape"),
         (everywhere("below", lambda x: x * np.nan), "should hold numbers of shape"),
         (lambda header, arrays, row: header["dynamics"].update(type="Walk"), "should be Answers or EnvSimulator"),
         (lambda header, arrays, row: header["grid"].update(counts=[3, 3]), "should|damaged"),
