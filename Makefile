@@ -135,8 +135,6 @@ figures: $(VENV)/test
 bench: $(VENV)/test
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/accuracy.py
-	$(BIN)/python benchmarks/recover_time.py
-	$(BIN)/python benchmarks/certify_time.py
 
 clean:
 	rm -rf .venv .venv-lowest build dist .pytest_cache .mypy_cache .ruff_cache

@@ -61,11 +61,9 @@ BENCHMARKS = {
     "accuracy": "--seeds 1 --workers 1 --most 1000",
     "bench": "--pairs 2000 --sizes 5 --families Legendre --transitions 2000 --repeats 1",
     "box_time": "--share 0.01 --factors 5 4",
-    "certify_time": "--pairs 3000 --repeats 1",
     "columns": "--constant 4 --policy 4",
     "cost": "--rows 3000 --repeats 1",
     "evidence": "--samples 2000 --repeats 1 --columns 3",
-    "recover_time": "--samples 2000 --sizes 5 7 --largest-cover 5",
     "solve_time": "--samples 20000",
 }
 
