@@ -237,3 +237,13 @@ def test_the_level_basis_has_the_same_span(basis):
         fit = np.linalg.lstsq(other, basis.values(s), rcond=None)[0]
         np.testing.assert_allclose(other @ fit, basis.values(s), atol=1e-8 * basis.sup().max())
     assert basis._closed()._is_closed and basis._closed().size >= basis.size
+
+
+def test_expansions_are_sums_of_the_functions(basis):
+    states, several = inside(basis, 101), np.random.default_rng(0).normal(size=(basis.size, 3))
+    expected = basis.values(states) @ several
+    np.testing.assert_allclose(basis.combined(states, several), expected, atol=1e-11 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        basis.combined(states, several[:, 0]), expected[:, 0], atol=1e-11 * np.abs(expected).max()
+    )
+    assert basis.combined(states[:0], several).shape == (0, 3)

@@ -4,7 +4,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 import certirl
 from certirl import Fourier, Legendre, diagnose, problems, product, steps
@@ -52,16 +51,6 @@ def test_estimation_never_holds_all_values_at_once():
     assert peaks[1] < 60e6 and peaks[1] < 2 * peaks[0] + 10e6
 
 
-def test_values_take_as_much_memory_as_the_index_set():
-    """Not as the full box of degrees, of which total degree is a small part: 495 functions of 6561."""
-    states, basis = np.random.default_rng(0).uniform(-1, 1, (1_000, 4)), product(*[Legendre(9)] * 4)
-    tracemalloc.start()
-    size = basis.values(states).nbytes
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert size == 8 * 1_000 * 495 and peak < 3 * size
-
-
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("basis", [SMALL, product(Fourier(5), Legendre(6)), product(Legendre(9), Legendre(9))], ids=str)
@@ -73,17 +62,6 @@ def test_the_margin_is_a_lower_bound_on_a_dense_grid(objective, basis):
     assert found.margin <= lowest <= found.margin * 1.03
     there = criterion.margins(found.reward.coefficients) @ criterion.columns.values(found.worst_state)[0]
     assert there.min() == pytest.approx(found.margin, rel=1e-4)
-
-
-def test_recover_agrees_with_the_program_on_a_fine_grid():
-    criterion = noisy()
-    rows = np.concatenate([criterion.columns.values(FINE) @ F.T for F in criterion.F])
-    k = rows.shape[1]
-    peer = linprog(np.ones(2 * k), A_ub=np.hstack([-rows, rows]), b_ub=-np.ones(len(rows)), bounds=(0, None))
-    found = steps.recover(criterion, objective="l1")
-    assert found.reward.norm >= peer.fun * (1 - 1e-6)  # more constraints than the grid has
-    assert found.reward.norm == pytest.approx(peer.fun, rel=2e-3)
-    assert len(found.states) < len(rows) / 100
 
 
 @pytest.mark.parametrize(("domain", "radius"), [(((-1.0, 1.0),) * 2, 0.3), (((0.0, 1.0), (0.0, 3.0), (5.0, 6.0)), 0.5)])
@@ -148,35 +126,6 @@ def test_without_a_basis_total_degree_is_chosen_by_held_out_data():
     assert WHIRL.true_margin(solution.reward, discount=0.8) > 0
 
 
-def test_a_coordinate_of_any_scale_and_a_periodic_one():
-    problem = problems.independent(certirl.problems.circle(), certirl.problems.thermostat())
-    solution = certirl.solve(
-        problem, expert=0, discount=0.8, basis=product(Fourier(7), Legendre(5)), samples=20_000, rng=0
-    )
-    assert solution.status == "solved"
-    assert problem.true_margin(solution.reward, discount=0.8) > 0
-
-
-def test_what_cannot_be_solved_is_not_called_solved_beyond_the_noise():
-    problem = Mixed(WHIRL)
-    solution = certirl.solve(problem, expert=0, discount=0.8, basis=SMALL, samples=4_000, rng=0)
-    assert solution.status != "solved" or solution.within_noise
-
-
-def test_saving_and_loading_keep_everything(tmp_path):
-    solution = certirl.solve(
-        WHIRL, expert=0, discount=0.8, basis=product(Legendre(6), Legendre(4)), samples=2_000, rng=0
-    )
-    again = certirl.load(solution.save(tmp_path / "whirl"))
-    assert again.basis == solution.basis and again.columns == solution.columns
-    np.testing.assert_array_equal(again.margins(FINE), solution.margins(FINE))
-    np.testing.assert_array_equal(again.reward(FINE), solution.reward(FINE))
-    moments = steps.measure(steps.sample(WHIRL, basis=SMALL, samples=500, rng=0), basis=SMALL, columns=6)
-    kept = certirl.data.moments.load(moments.save(tmp_path / "moments"))
-    assert kept.rows == moments.rows and kept.columns == moments.columns
-    assert certirl.solve(kept, expert=0, discount=0.8).columns.size == 6
-
-
 def test_moments_of_fewer_functions_are_leading_blocks():
     data = steps.sample(WHIRL, basis=SMALL, samples=500, rng=0)
     whole = steps.measure(data, basis=SMALL.resized(15), columns=10)
@@ -233,23 +182,3 @@ def test_coordinates_that_go_around_get_waves_by_themselves():
     solution = certirl.solve(Turning(), expert=0, discount=0.7, samples=3_000, rng=0)
     assert [factor.kind for factor in solution.basis.factors] == ["Fourier", "Legendre"]
     assert "Fourier for periodic coordinates" in str(solution) and solution.status == "solved"
-
-
-@pytest.mark.parametrize(
-    "basis",
-    [
-        certirl.Legendre(7),
-        certirl.Fourier(5),
-        certirl.product(certirl.Legendre(6), certirl.Fourier(5)),
-        certirl.product(certirl.Legendre(4), certirl.Chebyshev(5), certirl.Legendre(3), index="full"),
-        certirl.product(*[certirl.Legendre(9)] * 4, index="hyperbolic"),
-    ],
-    ids=str,
-)
-def test_expansions_are_sums_of_the_functions(basis):
-    rng = np.random.default_rng(0)
-    states, several = rng.uniform(-1, 1, (3_000, basis.dimension)), rng.normal(size=(basis.size, 3))
-    expected = basis.values(states) @ several
-    assert np.allclose(basis.combined(states, several), expected, rtol=0, atol=1e-11)
-    assert np.allclose(basis.combined(states, several[:, 0]), expected[:, 0], rtol=0, atol=1e-11)
-    assert basis.combined(states[:0], several).shape == (0, 3)

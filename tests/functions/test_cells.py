@@ -28,15 +28,6 @@ def test_cells_agree_with_scipy(d):
     assert np.allclose(cells.matrix(states) @ coefficients, truth, atol=1e-12)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 4])
-def test_interpolation_is_exact_for_multilinear_functions(d):
-    cells, rng = Cells((5, 4, 6, 3)[:d], (), ((-1.0, 2.0),) * d), np.random.default_rng(0)
-    f = lambda s: np.prod(1 + 0.5 * s, axis=1)  # noqa: E731
-    states = rng.uniform(-1, 2, (200, d))
-    assert cells.combined(states, f(cells.points())) == pytest.approx(f(states))
-    assert np.allclose(cells._corners(states)[1].sum(axis=1), 1)
-
-
 def test_hats_are_one_at_their_own_point_and_add_up_to_one():
     cells = Cells((6, 4), periodic=(0,)).on(BOX[:2])
     assert np.allclose(cells.values(cells.points()), np.eye(cells.size))
@@ -77,11 +68,6 @@ def test_roughness_is_the_sum_of_squared_second_differences():
     along = np.diff(c, 2, axis=0)
     around = np.roll(c, 1, axis=1) - 2 * c + np.roll(c, -1, axis=1)
     assert c.ravel() @ (cells._roughness() @ c.ravel()) == pytest.approx((along**2).sum() + (around**2).sum())
-
-
-def test_cells_and_bases_have_the_same_members():
-    legendre = certirl.Legendre(5, (0.0, 1.0))
-    assert np.allclose(legendre.combined(np.array([[0.3]]), np.arange(5.0)), legendre.values([0.3]) @ np.arange(5.0))
 
 
 @pytest.mark.parametrize(

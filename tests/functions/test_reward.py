@@ -78,12 +78,6 @@ def test_a_reward_is_saved_and_read_by_its_fields(reward, tmp_path):
     np.testing.assert_array_equal(again.coefficients, reward.coefficients)
 
 
-def test_a_single_reward_is_a_sum_of_one_component():
-    plain = Reward(Legendre(3), [1.0, 2.0, 3.0])
-    assert Reward.sum([plain], [[0]]) is plain and plain.parts == (plain,)
-    assert [component.coordinates for component in plain.components] == [(0,)]
-
-
 def test_components_are_found_by_name_or_number():
     parts = [Reward(Legendre(2), [0.0, 1.0]), Reward(Legendre(2), [0.0, 2.0])]
     total = Reward.sum(parts, [[1], [0]], ["speed", "heat"])

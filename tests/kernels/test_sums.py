@@ -247,10 +247,3 @@ def test_reading_and_clearing_the_grid_on_the_way_changes_nothing(monkeypatch):
     flushed = joint(basis, basis, y, x, "gridding")
     for pair, block in plain.blocks().items():
         np.testing.assert_allclose(flushed.blocks()[pair], block, atol=1e-9)
-
-
-def test_an_accumulator_of_401_functions_is_small():
-    pytest.importorskip("numba")
-    sums = ProductSums(certirl.Fourier(401), certirl.Fourier(401))._sums
-    held = sum(value.nbytes for value in vars(sums).values() if isinstance(value, np.ndarray))
-    assert sums.__module__.endswith("gridding") and held < 14e6

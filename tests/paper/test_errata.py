@@ -68,14 +68,6 @@ def test_an_unscaled_constant_biases_algorithm_1_by_four_in_its_first_entry():
     np.testing.assert_allclose(estimated, truth, atol=0.02)
 
 
-def test_with_an_unscaled_constant_the_estimated_probabilities_sum_to_four():
-    # ∫ φ_1 ds' · Z_11 · φ_1 = 2 · 2 · 1; the other functions integrate to zero.
-    nodes, weights = Fourier(5).quadrature(50)
-    rows = np.hstack([np.ones((50, 1)), Fourier(5).values(nodes)[:, 1:]])
-    z11 = 2 * 1.0
-    assert weights @ rows[:, 0] * z11 == pytest.approx(4.0)
-
-
 # 2. Chebyshev polynomials.
 
 
@@ -360,11 +352,6 @@ def test_half_of_the_printed_points_cover(radius):
     points = -1 + (2 * np.arange(count) + 1) / count
     states = np.linspace(-1, 1, 5001)
     assert np.abs(states[:, None] - points).min(axis=1).max() <= radius + 1e-12
-
-
-def test_one_point_fewer_does_not_cover():
-    count = cover_size((-1, 1), 0.05) - 1
-    assert 2 / (2 * count) > 0.05  # whatever their places: count intervals of length 2c are shorter than [-1, 1]
 
 
 def test_the_program_has_one_row_per_rival_and_point():
