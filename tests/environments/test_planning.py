@@ -8,6 +8,7 @@ import pytest
 import certirl
 from certirl.environments import planning
 from certirl.environments.planning import plan
+from certirl.fit import plan as plans
 
 
 class Line:
@@ -224,14 +225,14 @@ def test_beyond_four_coordinates_a_fitted_plan_is_nearly_the_best():
 
 
 def test_the_return_of_a_fitted_plan_is_from_states_that_did_not_choose_it(monkeypatch):
-    asked, walked = [], planning._walked
+    asked, walked = [], plans.walked
 
     def recorded(process, policy, starts, steps, *more, **named):
-        asked.extend([starts] * (steps == planning._steps(0.8)))
+        asked.extend([starts] * (steps == plans.steps_of(0.8)))
         return walked(process, policy, starts, steps, *more, **named)
 
-    monkeypatch.setattr(planning, "_walked", recorded)
-    monkeypatch.setattr(planning, "SETTINGS", (planning._Setting(30, 2, 2),))
+    monkeypatch.setattr(plans, "walked", recorded)
+    monkeypatch.setattr(planning, "SETTINGS", (plans.Setting(30, 2, 2),))
     found = plan(Five(), middle, discount=0.8, rng=1)
     *chosen, fresh = asked
     assert len(chosen) == 2 and len(fresh) == found.returns.starts >= 200

@@ -9,7 +9,7 @@ from test_solve_policy import Room, comfort
 import certirl
 import files
 from certirl.data.policy import as_policy
-from certirl.environments.planning import compare
+from certirl.fit.compare import compare
 from certirl.ground.status import Finding, Reason, percent_up, rounded_down, weakest
 from certirl.solver.solution import findings_of
 from sizes import sizes

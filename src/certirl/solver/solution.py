@@ -254,7 +254,7 @@ class Diagnostics(Record):
         planned_share: states at which planning on R alone chooses the expert's action.
         planned_regret: the expert's loss against the plan on R alone, measured by R (negative where the plan is too
             coarse to be the best one), as a share of what acting at
-            random loses (see `planning.Comparison`).
+            random loses (see `fit.compare.Comparison`).
         planned_loss: the plan's loss against the expert, measured by V, in the same unit.
         reached: the ends of episodes of the plan on R alone and of the expert, from the same states.
         terminal: the terminal states in boxes, learned from marked ones or from asking the simulator.

@@ -19,7 +19,6 @@ from certirl.data.coverage import coverage
 from certirl.data.policy import Policy, as_policy, simulate, uniform_policy
 from certirl.data.simulator import terminal_of
 from certirl.data.source import Logged, Pool
-from certirl.environments.planning import FINE, Plan, compare
 from certirl.fit.action_values import (
     RARELY,
     LiftedFit,
@@ -30,6 +29,7 @@ from certirl.fit.action_values import (
     spectral_radius,
 )
 from certirl.fit.choose import tail_factor
+from certirl.fit.compare import FINE, compare
 from certirl.fit.effects import (
     CLEARLY,
     DISTRUST,
@@ -56,6 +56,7 @@ from certirl.fit.ends import (
     walked_ends,
 )
 from certirl.fit.features import MARGIN, FeaturePath, Preference, cost_differences, feature_path
+from certirl.fit.plan import Plan
 from certirl.fit.program import SolverFailed
 from certirl.fit.rewards import JudgedStates, effects_at, judged_states, read_reward
 from certirl.fit.value_program import (
