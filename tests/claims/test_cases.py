@@ -191,5 +191,5 @@ def test_settings_without_use_to_a_declaration_are_refused(declared):
         sentence = rf"dynamics={type(declared).__name__}\(…\) has no use for {name}: leave {name} out"
         with pytest.raises(ValueError, match=sentence):
             certirl.certify(climb, Still(noise=0.3), expert=0, discount=0.7, dynamics=declared, **{name: value})
-    with pytest.raises(TypeError, match=r"dynamics must be certirl\.AffineGaussian\(std\) or"):
+    with pytest.raises(TypeError, match=r"dynamics must be certirl\.dynamics\.AffineGaussian\(std\) or"):
         certirl.certify(climb, Still(), expert=0, discount=0.7, dynamics=0.3)

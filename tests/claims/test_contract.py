@@ -59,7 +59,7 @@ def solved(expert, dimension, components, source):
         asked["components"] = [[0], [1]]
     if source == "simulator":
         asked |= {"samples": 20_000, "rng": 0}
-    return certirl.solve(source_of(expert, dimension, source), expert=0, **asked)
+    return certirl.solve(source_of(expert, dimension, source), **asked)
 
 
 def contents(path):

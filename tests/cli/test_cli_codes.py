@@ -262,7 +262,7 @@ def test_options_of_a_search_arrive_in_solve(folder, capsys, monkeypatch):
     assert received["source"].n_actions == 2 and received["expert"](np.array([[0.5], [-0.5]])).tolist() == [1, 0]
     assert received["tail"] == dynamics.Smooth(2, 0.5) and received["columns"] == 25 and received["delta"] == 0.1
     assert received["samples"] == 800 and received["rng"] == 0  # the default
-    assert (received["settings"].regret, received["settings"].tube) == (0.2, 0.3)
+    assert (received["regret"], received["tube"]) == (0.2, 0.3)
 
 
 def test_noise_that_is_known_is_certified_as_in_python_checked_and_reported(folder, capsys):

@@ -8,6 +8,7 @@ import certirl
 from certirl import diagnose, logs, steps
 from certirl.cli import main
 from certirl.cli.output import code_of
+from certirl.data.tables import read_demonstrations
 from sizes import sizes
 
 mpl.use("Agg")
@@ -56,7 +57,7 @@ def log():
 @pytest.mark.parametrize("seen", sizes("seen.csv", "seen.npz"))
 def test_demonstrations_in_a_file_are_the_expert(folder, capsys, seen):
     assert main(["solve", "log.csv", *BOX, "--discount", "0.9", "--expert", seen, "--plot", "r.png"]) == 0
-    (states, actions, _), _ = logs.read_demonstrations(seen)
+    (states, actions, _), _ = read_demonstrations(seen)
     policy = certirl.policy_from(states, actions, domain=(-1, 1), n_actions=3)
     solution = certirl.solve(log(), expert=policy, discount=0.9)
     assert str(solution) in capsys.readouterr().out

@@ -154,7 +154,7 @@ class Still:
 def test_proofs_from_draws_without_noise_are_refused():
     asked = {"discount": 0.9, "delta": 0.05, "tail": 0, "columns": 10, "rng": 0}
     for expert in (0, lambda states: states[:, 0] > 0):
-        with pytest.raises(ValueError, match=r"no noise: .* declare dynamics=certirl\.Deterministic"):
+        with pytest.raises(ValueError, match=r"no noise: .* declare dynamics=certirl\.dynamics\.Deterministic"):
             certirl.solve(Still(), expert=expert, **asked)
     asked = {"columns": certirl.product(BASIS, BASIS), "tail": 0, "rng": 0}
     with pytest.raises(ValueError, match="no noise"):

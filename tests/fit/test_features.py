@@ -11,7 +11,7 @@ from certirl.data.source import as_source
 from certirl.environments.planning import plan
 from certirl.fit.effects import ValueProblem
 from certirl.fit.features import MARGIN, Gains, Preference, _walked, _weights
-from certirl.functions.features import Features
+from certirl.functions.features import features_of
 
 
 class Room:
@@ -148,7 +148,7 @@ def test_values_of_features_are_sums_over_the_walks():
 
     source = as_source(Halves())
     problem = ValueProblem(source, as_policy(0, 2), 0.8, ())
-    features, states = Features.of({"s": place}, source.domain), np.array([[0.3], [-1.0]])
+    features, states = features_of({"s": place}, source.domain), np.array([[0.3], [-1.0]])
     for action, sign in ((0, 1.0), (1, -1.0)):
         walked = _walked(problem, Halves(), states, action, 1, features)
         assert walked == pytest.approx(sign * 0.5 * states / (1 - 0.8 * 0.5), rel=1e-6)

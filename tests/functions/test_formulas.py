@@ -18,6 +18,7 @@ from certirl.functions.ends import Ends
 from certirl.functions.features import features_of
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground import archive
+from certirl.ground.domain import as_domain
 
 
 @archive.record
@@ -44,7 +45,7 @@ class Steep(Halved):
 
 
 INF = math.inf
-BOX2 = ((0.0, 1.0), (-1.0, 1.0))
+BOX2 = as_domain(((0.0, 1.0), (-1.0, 1.0)))
 BASES = [
     Legendre(1, (0.0, 2.0)),
     Legendre(5, (0.0, 2.0)),

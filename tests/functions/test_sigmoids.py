@@ -7,11 +7,11 @@ import certirl
 from certirl.functions.bases import Legendre, product
 from certirl.functions.reward import Reward
 from certirl.functions.sigmoids import Sigmoids
+from certirl.ground.domain import as_domain
 
-BOX = ((-1.0, 1.0),) * 4 + ((0.0, 10.0), (0.0, 1.0))
+BOX = as_domain(((-1.0, 1.0),) * 4 + ((0.0, 10.0), (0.0, 1.0)))
 RNG = np.random.default_rng(0)
-LOW, HIGH = np.array(BOX).T
-STATES = LOW + (HIGH - LOW) * RNG.random((500, 6))
+STATES = BOX.uniform(500, RNG)
 
 
 def test_the_first_functions_are_a_smaller_set_and_the_first_one_is_constant():

@@ -117,7 +117,7 @@ def test_wrong_calls_are_refused_in_a_sentence():
     full = product(Legendre(3), Legendre(3), index="full")
     with pytest.raises(ValueError, match="every simpler product"):
         certirl.solve(PROBLEM, expert=0, discount=0.7, basis=full, columns=8, delta=0.05, rng=0)
-    with pytest.raises(ValueError, match=r"3 coordinates at most.*certirl\.scenario"):
+    with pytest.raises(ValueError, match=r"3 coordinates at most.*certirl\.trials\.scenario"):
         certirl.solve(Four(), expert=0, discount=0.7, delta=0.05, rng=0)
     with pytest.raises(ValueError, match="a tail from derivatives is for one coordinate"):
         certirl.certify(

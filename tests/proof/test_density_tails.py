@@ -150,7 +150,7 @@ def test_declarations_and_densities_are_checked():
                 dynamics.tail_from_density(density, (15, 25), **bounds).number(columns)
     with pytest.raises(ValueError, match=r"curvature must be a number, or one for each of 1 coordinates, got \[1, 2\]"):
         dynamics.tail_from_density(mirrored, (15, 25), **settings | {"curvature": [1, 2]})
-    with pytest.raises(ValueError, match=r"smooth must be certirl\.Smooth\(order, bound\), .* got 60"):
+    with pytest.raises(ValueError, match=r"smooth must be certirl\.dynamics\.Smooth\(order, bound\), .* got 60"):
         dynamics.tail_from_density(mirrored, (15, 25), **settings | {"smooth": 60})
     with pytest.raises(ValueError, match="pass both, or leave both out"):
         dynamics.tail_from_density(mirrored, (15, 25), n_actions=2, curvature=1.0)

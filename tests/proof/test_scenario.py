@@ -89,7 +89,7 @@ def test_solutions_without_components_in_four_coordinates():
     solved = certirl.solve(problem, expert=0, discount=0.5, basis=product(*[Legendre(2)] * 4), samples=5_000, rng=0)
     found = scenario(solved, problem, rng=0, share=0.2, samples=400)
     assert found.holds and len(found.assumptions) == 1
-    with pytest.raises(ValueError, match=r"certirl\.scenario"):
+    with pytest.raises(ValueError, match=r"certirl\.trials\.scenario"):
         certirl.certify(solved, problem, rng=0)
 
 

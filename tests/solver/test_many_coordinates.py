@@ -7,9 +7,10 @@ import certirl
 from certirl.data.policy import as_policy
 from certirl.fit import effects, value_program
 from certirl.functions.sigmoids import Sigmoids
+from certirl.ground.domain import as_domain
 from certirl.solver import value_form
 
-BOX = ((-1.0, 1.0),) * 6
+BOX = as_domain(((-1.0, 1.0),) * 6)
 
 
 class Carts:

@@ -30,7 +30,10 @@ class Interval(tuple[float, float]):
 
 
 class Box(tuple[tuple[float, float], ...]):
-    """A box of states: a pair ``(low, high)`` for each coordinate, to which it is equal; `as_domain` makes it."""
+    """A box of states, made by `as_domain`; it equals the tuple of pairs ``(low, high)`` that users write.
+
+    :meta private:
+    """
 
     @cached_property
     def ends(self) -> Array:
