@@ -8,7 +8,7 @@ PYTEST := $(abspath $(BIN))/python -m pytest
 # With LOWEST=1 the lowest versions that pyproject.toml allows.
 LIMITS = $(if $(LOWEST),--constraint $(VENV)/lowest.txt)
 
-.PHONY: demo demo-files test test-fast test-lowest test-slow test-all test-sdist test-tour test-device docs links pictures dist lint bench figures clean
+.PHONY: demo demo-files test test-fast test-lowest test-slow test-all test-sdist test-device docs links pictures dist lint bench figures clean
 
 # Which Python a command is, and the first that runs: by that name, or one of pyenv that is not in use.
 WHICH = $(shell $(1) -c "import sys; print(*sys.version_info[:2], sep='.')" 2>/dev/null)
@@ -62,10 +62,10 @@ lint: $(VENV)/test
 	$(BIN)/mypy
 
 # One BLAS thread per worker: the tests run on all cores already.
-test-fast test-slow test-sdist test-tour test-device: export OMP_NUM_THREADS := 1
-test-fast test-slow test-sdist test-tour test-device: export OPENBLAS_NUM_THREADS := 1
+test-fast test-slow test-sdist test-device: export OMP_NUM_THREADS := 1
+test-fast test-slow test-sdist test-device: export OPENBLAS_NUM_THREADS := 1
 # Compiled modules are kept: many tests start an interpreter of their own.
-test-fast test-slow test-sdist test-tour test-device: export PYTHONDONTWRITEBYTECODE :=
+test-fast test-slow test-sdist test-device: export PYTHONDONTWRITEBYTECODE :=
 
 # Nearly every claim, many of them at a reduced size; the linters run beside the tests.
 test: $(VENV)/test
@@ -102,12 +102,6 @@ test-sdist: dist
 	rm -rf build/sdist && mkdir -p build/sdist
 	tar -xzf build/dist/*.tar.gz -C build/sdist --strip-components 1
 	cd build/sdist && PYTHONPATH=$$PWD/src $(PYTEST) -n auto --dist worksteal -m "not slow" $$(grep -rlE "parents\[2\]|parent.parent|^(import|from) ($(FILES))\b" tests --include=test_*.py)
-
-# The notebook of `certirl tour`; marimo is large and only installed for this.
-test-tour: $(VENV)/test
-	@echo "Installing marimo …"
-	@$(INSTALL) --editable ".[tour]"
-	$(PYTEST) tests/show/test_tour.py
 
 # The path of a GPU on torch's CPU device, or on the GPU if torch finds one; torch is large and only installed for this.
 test-device: $(VENV)/test

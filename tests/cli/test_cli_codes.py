@@ -212,10 +212,9 @@ COMMANDS = {
     "moments": "moments log.csv --domain -1 1",
     "merge": "merge moments.npz",
     "theorems": "theorems --discount 0.7 --beta 0.0377",
-    "tour": "tour --copy tour",
 }
 CODE = {"check": 3}  # the reward has no certificate
-ELSEWHERE = {"reproduce", "tour", "completion"}  # tested in files of their own
+ELSEWHERE = {"reproduce"}  # tests/claims/test_reproduce.py
 
 
 def test_no_command_is_left_out():

@@ -20,9 +20,14 @@ from certirl.ground.work import clocked, shown_progress
 @cache
 def verbs() -> tuple[Verb, ...]:
     """All verbs, in the order of the help; their modules import most of the library."""
-    from certirl.cli import completion, files, paper, solving, tour
+    from certirl.cli import files, paper, solving
 
-    return (*solving.VERBS, *files.VERBS, *paper.VERBS, *tour.VERBS, *completion.VERBS)
+    return (*solving.VERBS, *files.VERBS, *paper.VERBS)
+
+
+def parser() -> Parser:
+    """The parser of all commands, for programs that write completion scripts."""
+    return build(verbs(), __version__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

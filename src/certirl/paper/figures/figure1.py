@@ -13,18 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from certirl.data.moments import Moments
 from certirl.fit.bellman import bellman, estimate
 from certirl.fit.recover import cover_points
 from certirl.functions.bases import Fourier
-from certirl.ground.domain import Array
 from certirl.paper.algorithms import algorithm2
 from certirl.paper.hypotheses import constants
 from certirl.paper.methods import growing_moments
 from certirl.paper.study import Findings, Runner
-from certirl.problems import Problem, random_polynomial
+from certirl.problems import random_polynomial
 from certirl.show import plots
-from certirl.show.charts import COLOURS, Chart, Curve, Level
+from certirl.show.charts import COLOURS
 
 ALL = 401
 GRID = np.linspace(-1.0, 1.0, 801)
@@ -46,33 +44,21 @@ FAST = Arguments(samples=(30_000, 1_000_000))
 
 
 def trial(task: list[Any]) -> dict[str, Any]:
-    """The panel of one n."""
+    """The panel of one n: its curves, for the alternative action whose guarantee is lowest."""
     problem_seed, size, discount, cover, samples, seed = task
     problem = random_polynomial(seed=problem_seed)
     basis = Fourier(size).on(problem.domain)
     (moments,) = next(growing_moments(problem, basis, basis, [samples], np.random.default_rng([seed, samples])))
-    return curves(problem, moments, discount=discount, cover=cover)
-
-
-def curves(problem: Problem, moments: Moments, *, discount: float, cover: float) -> dict[str, Any]:
-    """Everything drawn in one panel, for the alternative action whose guarantee is lowest.
-
-    Args:
-        problem: on [-1, 1], with known truth.
-        moments: of transitions drawn from it, in one basis.
-        discount: γ.
-        cover: the radius of the paper's cover.
-    """
-    basis, operators = moments.rows, estimate(moments, form="mean")
+    operators = estimate(moments, form="mean")
     criterion = bellman(operators, discount=discount)
-    exact = bellman(problem.operators(basis.resized(ALL)), discount=discount).F[:, : basis.size].copy()
+    exact = bellman(problem.operators(basis.resized(ALL)), discount=discount).F[:, :size].copy()
     recovered = algorithm2(operators, discount=discount, cover=cover)
     if recovered.reward is None:
-        raise ValueError(f"no reward at n = {int(moments.counts.min())}: take more samples")
+        raise ValueError(f"no reward at n = {samples}: take more samples")
     alpha = recovered.reward.coefficients
     norm = float(np.abs(alpha).sum())
     slope = constants(criterion).rho * norm
-    exact[:, :, : basis.size] -= criterion.F
+    exact[:, :, :size] -= criterion.F
     error = float(np.abs(exact).sum(axis=2).max()) * norm  # |φ| ≤ 1
     points = cover_points(problem.domain, cover)[:, 0]
     estimated = criterion.margins(alpha) @ basis.values(GRID).T
@@ -98,22 +84,6 @@ def verdict(panel: dict[str, Any]) -> str:
     """Whether the reward is right, and whether the bound proves it, in words."""
     proved = "right, and proved" if min(panel["truth at least"]) > 0 else "right, but not proved"
     return proved if panel["right"] else "wrong"
-
-
-def chart(panel: dict[str, Any]) -> Chart:
-    """A panel as a picture, for the tour."""
-    lines: tuple[tuple[str, Array, str, int | None], ...] = (
-        ("estimate", panel["estimate"], "line", None),
-        ("lower bound between the points of the cover", panel["between the points at least"], "line", 1),
-        ("bound on the truth: less the error of the estimate", panel["truth at least"], "line", 0),
-        ("truth", panel["truth"], "dashed", 2),
-    )
-    drawn = [Curve(label, GRID, values, style=style, colour=colour) for label, values, style, colour in lines]
-    drawn.append(Curve("points of the cover", panel["cover points"], panel["margin at cover points"], style="points"))
-    least, most = float(min(panel["truth at least"])), float(max(panel["estimate"].max(), panel["truth"].max()))
-    low = min(0.0, max(least, -2 * most)) - 0.05 * most  # a bound far below zero says nothing
-    label = f"margin over action {panel['rival']}"
-    return Chart(verdict(panel), "state s", label, tuple(drawn), levels=(Level(0.0),), low=low, high=1.1 * most)
 
 
 def run(arguments: Arguments, runner: Runner) -> Findings:
