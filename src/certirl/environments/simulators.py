@@ -41,7 +41,7 @@ from certirl.ground.doors import (
     users,
 )
 from certirl.ground.records import Record
-from certirl.proof.cells import Piece, hull_with_zero
+from certirl.proof.cells import Image, hull_with_zero
 
 Bounds = tuple[tuple[float, float], ...]
 
@@ -124,8 +124,8 @@ class MountainCar(Record):
         """The terminal states."""
         return (((self.goal_position, self.max_position), (self.goal_velocity, self.max_speed)),)
 
-    def pieces(self, centres: Array, halves: Array, control: int) -> tuple[Piece, ...]:
-        """The next states of cells: the map without the wall, and the state at rest at the wall."""
+    def images(self, centres: Array, halves: Array, control: int) -> tuple[Image, ...]:
+        """The next states of cells: by the map without the wall, and at rest at the wall where that is possible."""
         position, velocity = centres.T
         velocity = velocity + ((control - 1) * self.force + np.cos(3 * position) * (-self.gravity))
         slopes, spreads = np.zeros((2, len(centres), 2, 2))
@@ -136,16 +136,12 @@ class MountainCar(Record):
         moved = np.column_stack([position + velocity, velocity])
         reach = (np.abs(slopes) + spreads) @ halves
         low, high = moved - reach, moved + reach
-        stopped = (low[:, 0] <= self.min_position) & (low[:, 1] < 0)  # some next state may be at the wall
+        stopped = (low[:, 0] <= self.min_position) & (low[:, 1] < 0)  # some next state may be at the wall, at rest
         always = (high[:, 0] <= self.min_position) & (high[:, 1] < 0)  # all of them are
-        rest = np.array([self.min_position, 0.0])
+        rest, still = [self.min_position, 0.0], np.where(stopped[:, None, None], 0.0, slopes)
         moved[always], slopes[always], spreads[always] = rest, 0.0, 0.0
-        beside = np.flatnonzero(stopped & ~always)
-        still = np.zeros((len(beside), 2, 2))
-        return (
-            Piece(np.arange(len(centres)), moved, slopes, spreads),
-            Piece(beside, np.tile(rest, (len(beside), 1)), still, still),
-        )
+        stiff = np.where(stopped[:, None, None], 0.0, spreads)
+        return Image(moved, slopes, spreads), Image(np.where(stopped[:, None], rest, moved), still, stiff)
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
         """At the goal, and not rolling back."""
@@ -183,7 +179,7 @@ class Pendulum(Record):
 
     terminal_boxes: ClassVar[tuple[Bounds, ...]] = ()
 
-    def pieces(self, centres: Array, halves: Array, control: Any) -> tuple[Piece, ...]:
+    def images(self, centres: Array, halves: Array, control: Any) -> tuple[Image, ...]:
         """The next states of cells, by the derivatives of the map."""
         angle, speed = centres.T
         torque = float(np.clip(np.ravel(control)[0], -self.max_torque, self.max_torque))
@@ -194,7 +190,7 @@ class Pendulum(Record):
         spreads[:, 1, 0] = abs(pull) / 2 * halves[0]  # half of the second derivative times the distance
         speed = clipped(speed, slopes[:, 1], spreads[:, 1], halves, self.max_speed)
         slopes[:, 0], spreads[:, 0] = self.dt * slopes[:, 1] + [1.0, 0.0], self.dt * spreads[:, 1]
-        return (Piece(np.arange(len(centres)), np.column_stack([angle + self.dt * speed, speed]), slopes, spreads),)
+        return (Image(np.column_stack([angle + self.dt * speed, speed]), slopes, spreads),)
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
         """None."""
@@ -375,23 +371,23 @@ class EnvSimulator(Record):
         """The boxes of terminal states, where the physics is built in; None if these are not known."""
         return getattr(self.physics, "terminal_boxes", None)
 
-    def pieces(self, centres: Array, halves: Array, action: int) -> tuple[Piece, ...] | None:
-        """What contains the next states of cells with these centres ``[n, d]`` and half sides ``[d]``: see `Piece`.
+    def images(self, centres: Array, halves: Array, action: int) -> tuple[Image, ...] | None:
+        """What contains the next states of cells with these centres ``[n, d]`` and half sides ``[d]``.
 
         None if nothing is built in. See `certirl.dynamics.Deterministic`.
 
         Example:
-            >>> piece, wall = car.pieces(np.array([[-0.5, 0.0]]), np.array([0.01, 0.001]), 2)
-            >>> piece.slopes.round(4), len(wall.rows)
+            >>> image, wall = car.images(np.array([[-0.5, 0.0]]), np.array([0.01, 0.001]), 2)
+            >>> image.slopes.round(4), image.differs(wall)
             (array([[[ 0.9925,  1.    ],
-                    [-0.0075,  1.    ]]]), 0)
+                    [-0.0075,  1.    ]]]), array([False]))
         """
         if not self.deterministic or not isinstance(self.physics, MountainCar | Pendulum):
             return None
         for axis, (ends, bounds) in enumerate(zip(self.domain, self.physics.bounds, strict=True)):
             if not (bounds[0] <= ends[0] and ends[1] <= bounds[1]) or (axis in self.periodic and ends != bounds):
                 return None
-        return self.physics.pieces(centres, halves, self.controls[action])
+        return self.physics.images(centres, halves, self.controls[action])
 
     def terminal(self, states: Any) -> NDArray[np.bool_]:
         """Which states are terminal ``[n]``; they are absorbing.

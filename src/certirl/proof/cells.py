@@ -46,13 +46,13 @@ _KEPT = 8  # sizes of windows for which gradients are kept
 _SMALL = 1e-6  # change of an upper solution, relative to its first bound, at which it is final
 
 
-class Piece(NamedTuple):
+class Image(NamedTuple):
     """Next states of cells: that of a state s is y + J·(s − m) for some |J − slopes| ≤ spreads, clipped to the box.
 
-    m is the middle of the cell. Several pieces together must contain every next state of each cell.
+    m is the middle of the cell. A map that jumps has several images, which together contain every next state of each
+    cell; where one is enough they are equal.
 
     Attributes:
-        rows: the cells that it is about, ascending ``[k]``; all of them in the first piece.
         after: y ``[k, d]``.
         slopes: the middles of the entries of J ``[k, d, d]``.
         spreads: their largest deviations ``[k, d, d]``.
@@ -60,10 +60,18 @@ class Piece(NamedTuple):
     :meta private:
     """
 
-    rows: NDArray[np.intp]
     after: Array
     slopes: Array
     spreads: Array
+
+    def at(self, rows: Any) -> Image:
+        """Those of some cells."""
+        return Image(*(entry[rows] for entry in self))
+
+    def differs(self, other: Image) -> NDArray[np.bool_]:
+        """In which cells it is not the other image ``[k]``."""
+        each = zip(self, other, strict=True)
+        return np.any([(mine != its).reshape(len(mine), -1).any(axis=1) for mine, its in each], axis=0)
 
 
 def hull_with_zero(slopes: Array, spreads: Array) -> tuple[Array, Array]:
@@ -139,14 +147,14 @@ class Answers(Record):
         bound = "|f_a(s)_i − f_a(m)_i| ≤ Σ_j L_ij |s_j − m_j|"
         return f"declared Lipschitz constants, {bound} with {', '.join(each[:1] if alike else each)}{zero}"
 
-    def pieces(self, rows: Any, action: int) -> tuple[Piece, ...]:
-        """What contains the next states of some live cells.
+    def images(self, rows: Any, action: int) -> tuple[Image, ...]:
+        """The next states of some live cells.
 
         :meta private:
         """
         after = self.next_states[action, rows]
         spreads = np.tile(self.lipschitz[action], (len(after), 1, 1))
-        return (Piece(np.arange(len(after)), after, np.zeros_like(spreads), spreads),)
+        return (Image(after, np.zeros_like(spreads), spreads),)
 
 
 def _matrix(numbers: Array) -> str:
@@ -483,24 +491,32 @@ def prove_by_cells(
     _compare_terminal(simulator, grid, np.flatnonzero(over), generator)
     for first in range(0, len(live), _BLOCK):
         rows = np.arange(first, min(first + _BLOCK, len(live)))
-        cells, parts = live[rows], []
         probes = (rows[-1] + 1) * PROBES // len(live) - first * PROBES // len(live)
-        for action in range(simulator.n_actions):
-            pieces = _pieces(dynamics, centres[cells], halves, rows, action)
-            _compare(simulator, grid, cells, pieces, action, generator, probes, dynamics)
-            parts.append(_Parts.of(pieces, gradients, halves, rounding))
-        chosen = _greedy(parts, gradients, halves, rounding) if greedy else actions[cells]
-        blocks.append(_Block.of(parts, chosen, gradients, halves, discount, here and here.at(cells)))
-        actions[cells] = chosen
-    advantages = np.concatenate([block.advantages for block in blocks], axis=1) - rounding
-    reaches = [_Reach.of([block.reaches[i] for block in blocks], grid) for i in range(len(blocks[0].reaches))]
+        each = [_images(dynamics, centres[live[rows]], halves, rows, action) for action in range(simulator.n_actions)]
+        for action, images in enumerate(each):
+            _compare(simulator, grid, live[rows], images, action, generator, probes, dynamics)
+        several = np.zeros(len(rows), dtype=bool)
+        for main, *others in each:
+            several |= np.any([other.differs(main) for other in others], axis=0)
+        for which in (np.flatnonzero(~several), np.flatnonzero(several)):
+            parts = [
+                [_Part.of(image.at(which), gradients, halves, rounding) for image in images[: 1 + several[which].any()]]
+                for images in each
+            ]
+            cells = live[rows[which]]
+            chosen = _greedy(parts, gradients, halves, rounding) if greedy else actions[cells]
+            blocks.append(_Block.of(rows[which], parts, chosen, gradients, halves, discount, here and here.at(cells)))
+            actions[cells] = chosen
+    order = np.argsort(np.concatenate([block.rows for block in blocks]))
+    advantages = np.concatenate([block.advantages for block in blocks], axis=1)[:, order] - rounding
+    reaches = [_Reach.of(blocks, number, grid) for number in range(len(blocks[0].parts))]
     gaps, above = np.zeros(len(centres)), np.zeros(len(centres), dtype=np.float32)
     if reward is None:  # V* = V̂
         gaps[live] = discount * advantages.min(axis=0) - rounding
         excess = discount * np.maximum(-advantages.min(axis=0), 0)
         below = _upper_solution(excess[None], reaches[:1], live, discount)
     else:
-        excess = np.concatenate([block.excess for block in blocks], axis=1) + rounding
+        excess = np.concatenate([block.excess for block in blocks], axis=1)[:, order] + rounding
         below = _upper_solution(excess[:1], reaches[:1], live, discount)
         above = _upper_solution(excess[1:], reaches[1:], live, discount)
         ahead = [each - reach.maximum(above) for each, reach in zip(advantages, reaches[1:], strict=True)]
@@ -679,7 +695,7 @@ def _terminal_points(grid: Cells, boxes: tuple[Array, ...]) -> NDArray[np.bool_]
 def _dynamics(simulator: Any, centres: Array, halves: Array, lipschitz: Any) -> Any:
     """What the next states of the cells around the centres are known by."""
     if lipschitz is None:
-        built_in = getattr(simulator, "pieces", None)
+        built_in = getattr(simulator, "images", None)
         if built_in is None or built_in(centres[:1], halves, 0) is None:
             write = by_door("pass lipschitz=L, numbers [d, d] or [A, d, d]", "write --lipschitz L …, bounds on slopes")
             raise ValueError(f"{write}: none are built in for this simulator")
@@ -704,10 +720,10 @@ def _in_words(dynamics: Any) -> str:
     return f"the built-in derivatives of {dynamics!r}" if words is None else str(words())
 
 
-def _pieces(dynamics: Any, centres: Array, halves: Array, rows: NDArray[np.intp], action: int) -> tuple[Piece, ...]:
-    """What together contains all next states of the cells around the centres, the live cells of these numbers."""
+def _images(dynamics: Any, centres: Array, halves: Array, rows: NDArray[np.intp], action: int) -> tuple[Image, ...]:
+    """The next states of the cells around the centres, the live cells of these numbers."""
     return tuple(
-        dynamics.pieces(rows, action) if isinstance(dynamics, Answers) else dynamics.pieces(centres, halves, action)
+        dynamics.images(rows, action) if isinstance(dynamics, Answers) else dynamics.images(centres, halves, action)
     )
 
 
@@ -765,10 +781,12 @@ class _Window(NamedTuple):
     """Boxes of cells, each as the union of 2ᵈ boxes of equal size.
 
     Attributes:
+        grid: of the cells.
         sizes: of these along each coordinate.
         numbers: of their first cells ``[2ᵈ, k]``.
     """
 
+    grid: Cells
     sizes: tuple[int, ...]
     numbers: NDArray[np.int32]
 
@@ -788,21 +806,25 @@ class _Window(NamedTuple):
                     place = np.maximum(place, last[:, axis] - np.int32(sizes[axis] - 1))
                 number = number * np.int32(steps) + (place % np.int32(steps) if axis in grid.periodic else place)
             numbers.append(number)
-        return cls(tuple(sizes), np.stack(numbers))
+        return cls(grid, tuple(sizes), np.stack(numbers))
 
-    def prepared(self, values: Array, grid: Cells) -> Array:
+    def prepared(self, values: Array) -> Array:
         """The largest of numbers on cells ``[c]`` over the box of these sizes that starts at each cell ``[c]``."""
         from scipy.ndimage import maximum_filter1d
 
-        table = values.reshape(grid.shape)
+        table = values.reshape(self.grid.shape)
         for axis, size in enumerate(self.sizes):
             if size > 1:
-                mode = "wrap" if axis in grid.periodic else "nearest"
+                mode = "wrap" if axis in self.grid.periodic else "nearest"
                 table = maximum_filter1d(table, size, axis=axis, mode=mode, origin=-(size // 2))
         return table.ravel()
 
-    def maximum(self, prepared: Array) -> Array:
-        """The largest number over each box ``[k]``."""
+    def maximum(self, values: Array) -> Array:
+        """The largest of numbers on cells ``[c]`` over each box ``[k]``."""
+        return self.of_prepared(self.prepared(values))
+
+    def of_prepared(self, prepared: Array) -> Array:
+        """The same of numbers that were prepared for boxes of this size."""
         total = prepared[self.numbers[0]]
         for number in self.numbers[1:]:
             np.maximum(total, prepared[number], out=total)
@@ -841,26 +863,23 @@ class _Gradients(NamedTuple):
             if len(self.prepared) > _KEPT:
                 self.prepared.clear()
             self.prepared[window.sizes] = [
-                (window.prepared(-low, self.grid), window.prepared(high, self.grid))
-                for low, high in zip(self.low, self.high, strict=True)
+                (window.prepared(-low), window.prepared(high)) for low, high in zip(self.low, self.high, strict=True)
             ]
         for low, high in self.prepared[window.sizes]:
-            yield -window.maximum(low), window.maximum(high)
+            yield -window.of_prepared(low), window.of_prepared(high)
 
 
 class _Part(NamedTuple):
-    """Next states after + J·(s − m) with |J − slopes| ≤ spreads of k cells, and V̂ there.
+    """The image of k cells, and V̂ there.
 
     Attributes:
-        after, slopes, spreads: as in `Piece`, clipped to the domain.
+        image: clipped to the domain.
         first: the first cell along each coordinate that they meet ``[k, d]``.
         last: the last one.
         value, gradient, radius: V̂ of the next states, as a function of the state (`_Affine`).
     """
 
-    after: Array
-    slopes: Array
-    spreads: Array
+    image: Image
     first: NDArray[np.int32]
     last: NDArray[np.int32]
     value: Array
@@ -868,17 +887,17 @@ class _Part(NamedTuple):
     radius: Array
 
     def at(self, rows: Any) -> _Part:
-        return _Part(*(entry[rows] for entry in self))
+        return _Part(self.image.at(rows), *(entry[rows] for entry in self[1:]))
 
     @property
     def affine(self) -> _Affine:
         return _Affine(self.value, self.gradient, self.radius)
 
     @classmethod
-    def of(cls, piece: Piece, gradients: _Gradients, halves: Array, rounding: float) -> _Part:
+    def of(cls, image: Image, gradients: _Gradients, halves: Array, rounding: float) -> _Part:
         grid = gradients.grid
         ends, sides, shape = np.array(grid.domain), grid.sides, np.array(grid.shape)
-        after, slopes, spreads = piece.after.copy(), piece.slopes.copy(), piece.spreads.copy()
+        after, slopes, spreads = image.after.copy(), image.slopes.copy(), image.spreads.copy()
         reach = (np.abs(slopes) + spreads) @ halves + INFLATION * sides
         low, high = after - reach, after + reach
         clips = [axis for axis in range(grid.dimension) if axis not in grid.periodic]
@@ -905,7 +924,7 @@ class _Part(NamedTuple):
             radius += INFLATION * sides[axis] * np.maximum(np.abs(most), np.abs(least))
         radius += RELATIVE * (radius + np.abs(gradient) @ halves)
         value = grid.combined(grid.domain.moved_into(after, grid.periodic), gradients.table)
-        return cls(after, slopes, spreads, first, last, value, gradient, radius)
+        return cls(Image(after, slopes, spreads), first, last, value, gradient, radius)
 
     def above(self, other: _Part, gradients: _Gradients, halves: Array) -> Array:
         """The least V̂(x) − V̂(y) in each cell, x being next states of this part and y of the other ``[k]``.
@@ -915,15 +934,14 @@ class _Part(NamedTuple):
         """
         grid, total = gradients.grid, np.zeros(len(self.value))
         shape, shift = np.array(grid.shape, dtype=np.int32), np.zeros(self.first.shape, dtype=np.int32)
-        apart = self.after - other.after
+        mine, its = self.image, other.image
+        apart = mine.after - its.after
         for axis in grid.periodic:
             width = grid.domain[axis][1] - grid.domain[axis][0]
             turns = np.round(apart[:, axis] / width)
             apart[:, axis] -= turns * width
             shift[:, axis] = turns.astype(np.int32) * shape[axis]
-        reach = (
-            np.abs(self.slopes - other.slopes) + self.spreads + other.spreads
-        ) @ halves + 2 * INFLATION * grid.sides
+        reach = (np.abs(mine.slopes - its.slopes) + mine.spreads + its.spreads) @ halves + 2 * INFLATION * grid.sides
         first = np.minimum(self.first, other.first + shift)
         last = np.minimum(np.maximum(self.last, other.last + shift), first + shape - 1)
         for axis, (least, most) in enumerate(gradients.over(first, last)):
@@ -933,97 +951,46 @@ class _Part(NamedTuple):
         return np.maximum(total, self.affine.plus(other.affine, -1.0).range(halves)[0])
 
 
-class _Parts(NamedTuple):
-    """The next states of one action, or of the policy, in a block of cells.
+_Parts = Sequence[_Part]  # what together contains the next states of an action, or of the policy
 
-    Attributes:
-        main: of all cells.
-        more: further next states of some cells, with the numbers of these.
-    """
 
-    main: _Part
-    more: tuple[tuple[NDArray[np.intp], _Part], ...]
+def _of_policy(actions: Sequence[_Parts], chosen: NDArray[np.intp]) -> list[_Part]:
+    """Those of the action that is chosen in each cell ``[n]``."""
 
-    @classmethod
-    def of(cls, pieces: Sequence[Piece], gradients: _Gradients, halves: Array, rounding: float) -> _Parts:
-        first, *more = (_Part.of(piece, gradients, halves, rounding) for piece in pieces)
-        rows = (piece.rows for piece in pieces[1:])
-        return cls(first, tuple((which, part) for which, part in zip(rows, more, strict=True) if len(which)))
+    def pick(entries: Sequence[Array]) -> Array:
+        return np.stack(entries)[chosen, np.arange(len(chosen))]
 
-    @classmethod
-    def of_policy(cls, actions: Sequence[_Parts], chosen: NDArray[np.intp]) -> _Parts:
-        """Those of the action that is chosen in each cell ``[n]``."""
-        rows = np.arange(len(chosen))
-        main = _Part(
-            *(np.stack(entries)[chosen, rows] for entries in zip(*(parts.main for parts in actions), strict=True))
-        )
-        more = [
-            (which[chosen[which] == action], part.at(chosen[which] == action))
-            for action, parts in enumerate(actions)
-            for which, part in parts.more
-        ]
-        return cls(main, tuple(more))
+    policy = []
+    for each in zip(*actions, strict=True):
+        image = Image(*map(pick, zip(*(part.image for part in each), strict=True)))
+        policy.append(_Part(image, *map(pick, zip(*(part[1:] for part in each), strict=True))))
+    return policy
 
-    def at(self, rows: NDArray[np.intp]) -> _Parts:
-        """Those of some cells."""
-        more = []
-        for which, part in self.more:
-            _, its, mine = np.intersect1d(which, rows, assume_unique=True, return_indices=True)
-            more.append((mine, part.at(its)))
-        return _Parts(self.main.at(rows), tuple(more))
 
-    def versions(self, rows: NDArray[np.intp]) -> list[_Part]:
-        """The next states of some cells, once for each part; where there is no such part, the main one."""
-        versions = [self.main.at(rows)]
-        for which, part in self.more:
-            _, its, mine = np.intersect1d(which, rows, assume_unique=True, return_indices=True)
-            version = self.main.at(rows)
-            for entry, other in zip(version, part, strict=True):
-                entry[mine] = other[its]
-            versions.append(version)
-        return versions
-
-    def above(self, other: _Parts, gradients: _Gradients, halves: Array) -> Array:
-        """The least V̂(x) − V̂(y) in each cell, x being next states of these parts and y of the others ``[n]``."""
-        least = self.main.above(other.main, gradients, halves)
-        several = [rows for rows, _ in (*self.more, *other.more)]
-        rows = np.unique(np.concatenate(several)) if several else np.zeros(0, dtype=np.intp)
-        for mine in self.versions(rows) if len(rows) else ():
-            for its in other.versions(rows):
-                least[rows] = np.minimum(least[rows], mine.above(its, gradients, halves))
-        return least
-
-    def extreme(self, here: _Affine, discount: float, halves: Array, largest: bool) -> Array:
-        """The largest or the least R − V̂ + γ V̂∘f in each cell ``[n]``."""
-        total = here.plus(self.main.affine, discount).range(halves)[largest]
-        for rows, part in self.more:
-            other = here.at(rows).plus(part.affine, discount).range(halves)[largest]
-            total[rows] = (np.maximum if largest else np.minimum)(total[rows], other)
-        return total
-
-    @property
-    def boxes(self) -> tuple[tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]], ...]:
-        """The cells that next states meet: the numbers of cells, and the first and last cells of their next states."""
-        everywhere = np.arange(len(self.main.value))
-        return tuple((rows, part.first, part.last) for rows, part in ((everywhere, self.main), *self.more))
+def _above(mine: _Parts, its: _Parts, gradients: _Gradients, halves: Array) -> Array:
+    """The least V̂(x) − V̂(y) in each cell, x being next states of the one and y of the other ``[n]``."""
+    return np.asarray(np.min([x.above(y, gradients, halves) for x in mine for y in its], axis=0))
 
 
 class _Block(NamedTuple):
-    """What follows from the next states of a block of cells.
+    """What follows from the next states of some live cells.
 
     Attributes:
+        rows: the numbers of the live cells ``[n]``.
         advantages: the least V̂(f_π(s)) − V̂(f_a(s)) of each action, ∞ for that of the policy ``[A, n]``.
         excess: V̂ − R − γV̂∘f_π and R + γV̂∘f_a − V̂ at most ``[1 + A, n]``; empty without R.
-        reaches: the cells that next states of the policy meet, and, with R, those of each action.
+        parts: of the policy, and, with R, of each action.
     """
 
+    rows: NDArray[np.intp]
     advantages: Array
     excess: Array
-    reaches: tuple[Any, ...]
+    parts: Sequence[_Parts]
 
     @classmethod
     def of(
         cls,
+        rows: NDArray[np.intp],
         actions: Sequence[_Parts],
         chosen: NDArray[np.intp],
         gradients: _Gradients,
@@ -1031,25 +998,30 @@ class _Block(NamedTuple):
         discount: float,
         here: _Affine | None,
     ) -> _Block:
-        policy = _Parts.of_policy(actions, chosen)
-        advantages = np.stack([policy.above(parts, gradients, halves) for parts in actions])
+        policy = _of_policy(actions, chosen)
+        advantages = np.stack([_above(policy, parts, gradients, halves) for parts in actions])
         advantages[chosen, np.arange(len(chosen))] = np.inf
         if here is None:
-            return cls(advantages, np.zeros((0, len(chosen))), (policy.boxes,))
-        excess = [-policy.extreme(here, discount, halves, False)]
-        excess += [parts.extreme(here, discount, halves, True) for parts in actions]
-        return cls(advantages, np.stack(excess), tuple(parts.boxes for parts in (policy, *actions)))
+            return cls(rows, advantages, np.zeros((0, len(chosen))), (policy,))
+
+        def total(parts: _Parts, largest: bool) -> Array:
+            """The largest or the least R − V̂ + γ V̂∘f in each cell."""
+            each = [here.plus(part.affine, discount).range(halves)[largest] for part in parts]
+            return np.asarray((np.max if largest else np.min)(each, axis=0))
+
+        excess = [-total(policy, False), *(total(parts, True) for parts in actions)]
+        return cls(rows, advantages, np.stack(excess), (policy, *actions))
 
 
 def _greedy(actions: Sequence[_Parts], gradients: _Gradients, halves: Array, rounding: float) -> NDArray[np.intp]:
     """The action with the largest V̂ after it in the middle of a cell; of equal ones that of the best bound ``[n]``."""
-    values = np.stack([parts.main.value for parts in actions])
+    values = np.stack([main.value for main, *_ in actions])
     best = values >= values.max(axis=0) - rounding
     chosen, rows = best.argmax(axis=0), np.flatnonzero(best.sum(axis=0) > 1)
     if len(rows):
-        tied = [parts.at(rows) for parts in actions]
+        tied = [[part.at(rows) for part in parts] for parts in actions]
         least = [
-            np.min([parts.above(other, gradients, halves) for other in tied if other is not parts], axis=0)
+            np.min([_above(parts, other, gradients, halves) for other in tied if other is not parts], axis=0)
             for parts in tied
         ]
         chosen[rows] = np.where(best[:, rows], least, -np.inf).argmax(axis=0)
@@ -1060,37 +1032,24 @@ class _Reach(NamedTuple):
     """The cells that the next states of all live cells meet.
 
     Attributes:
-        grid: of the cells.
-        windows: with the numbers of the live cells that each is about; the first is about all.
+        window: the boxes, those of one live cell after those of another.
+        starts: the first box of each live cell ``[n]``.
     """
 
-    grid: Cells
-    windows: tuple[tuple[NDArray[np.intp], _Window], ...]
+    window: _Window
+    starts: NDArray[np.intp]
 
     @classmethod
-    def of(cls, blocks: Sequence[Any], grid: Cells) -> _Reach:
-        starts = np.cumsum([0, *(len(block[0][0]) for block in blocks)])
-        groups = [[block[0] for block in blocks]]
-        rest = [
-            (start + rows, first, last)
-            for start, block in zip(starts, blocks, strict=False)
-            for rows, first, last in block[1:]
-        ]
-        groups = [*groups, rest] if rest else groups
-        windows = []
-        for number, group in enumerate(groups):
-            rows = np.arange(starts[-1]) if number == 0 else np.concatenate([rows for rows, _, _ in group])
-            first, last = (np.concatenate([entry[i] for entry in group]) for i in (1, 2))
-            windows.append((rows, _Window.of(first, last, grid)))
-        return cls(grid, tuple(windows))
+    def of(cls, blocks: Sequence[_Block], number: int, grid: Cells) -> _Reach:
+        """Of the policy, or of an action, by its number among the parts of the blocks."""
+        each = [(block.rows, part.first, part.last) for block in blocks for part in block.parts[number]]
+        rows, first, last = (np.concatenate(entries) for entries in zip(*each, strict=True))
+        order = np.argsort(rows, kind="stable")
+        return cls(_Window.of(first[order], last[order], grid), np.unique(rows[order], return_index=True)[1])
 
     def maximum(self, values: Array) -> Array:
         """The largest of numbers on cells ``[c]`` over the next states of each live cell ``[n]``."""
-        (_, window), *more = self.windows
-        total = window.maximum(window.prepared(values, self.grid)).astype(float)
-        for rows, other in more:
-            np.maximum.at(total, rows, other.maximum(other.prepared(values, self.grid)))
-        return total
+        return np.asarray(np.maximum.reduceat(self.window.maximum(values), self.starts), dtype=float)
 
 
 def _corner_stack(grid: Cells, table: Array) -> Array:
@@ -1129,7 +1088,7 @@ def _upper_solution(excess: Array, reaches: Sequence[_Reach], live: NDArray[np.i
         live: the numbers of the live cells ``[n]``.
         discount: γ.
     """
-    total = np.zeros(prod(reaches[0].grid.shape), dtype=np.float32)
+    total = np.zeros(prod(reaches[0].window.grid.shape), dtype=np.float32)
     largest = max(float(excess.max()), 0.0) / (1 - discount)
     if largest == 0:
         return total
@@ -1194,13 +1153,13 @@ def _compare(
     simulator: Any,
     grid: Cells,
     live: NDArray[np.intp],
-    pieces: Sequence[Piece],
+    images: Sequence[Image],
     action: int,
     generator: Any,
     probes: int,
     dynamics: Any,
 ) -> None:
-    """Compare next states of states drawn in live cells with the pieces of the dynamics; raise if one is outside."""
+    """Compare next states of states drawn in live cells with their images; raise if one is outside."""
     terminal, ends = terminal_of(simulator), np.array(grid.domain)
     rows, apart, states = _drawn(grid, live, generator, probes)
     if terminal is not None and terminal(states).any():
@@ -1221,20 +1180,15 @@ def _compare(
             f"{_numbers(different[row])}; {_with_noise()}"
         )
     allowed = np.zeros(probes, dtype=bool)
-    for piece in pieces:
-        number = np.minimum(np.searchsorted(piece.rows, rows), max(len(piece.rows) - 1, 0))
-        which = piece.rows[number] == rows if len(piece.rows) else np.zeros(probes, dtype=bool)
-        number, step = number[which], apart[which]
-        middle = piece.after[number] + np.einsum("nij,nj->ni", piece.slopes[number], step)
-        reach = np.einsum("nij,nj->ni", piece.spreads[number], np.abs(step)) + INFLATION * grid.sides
-        for axis in range(grid.dimension):
-            if axis in grid.periodic:
-                turns = np.round((after[which, axis] - middle[:, axis]) / width[axis])
-                middle[:, axis] += turns * width[axis]
+    for image in (each.at(rows) for each in images):
+        middle = image.after + np.einsum("nij,nj->ni", image.slopes, apart)
+        reach = np.einsum("nij,nj->ni", image.spreads, np.abs(apart)) + INFLATION * grid.sides
+        for axis in grid.periodic:
+            middle[:, axis] += np.round((after[:, axis] - middle[:, axis]) / width[axis]) * width[axis]
         low, high = middle - reach, middle + reach
         for axis in set(range(grid.dimension)) - set(grid.periodic):
             low[:, axis], high[:, axis] = np.clip(low[:, axis], *ends[axis]), np.clip(high[:, axis], *ends[axis])
-        allowed[which] |= ((after[which] >= low) & (after[which] <= high)).all(axis=1)
+        allowed |= ((after >= low) & (after <= high)).all(axis=1)
     if not allowed.all():
         row = int((~allowed).argmax())
         found = f"action {action} leads from {place_of(states[row])} to {_numbers(after[row])}"
