@@ -53,7 +53,7 @@ def test_both_kinds_answer_alike(kind):
     assert not source.has_terminal_states and source.terminal() == (None, None)
     source.check_without_terminal()
     source.check_noise()
-    source.check_settings()
+    assert source.number_to_draw(None, usual=7) == (0 if source.is_log else 7)
     assert source.per_action(SAMPLES) == SAMPLES
     stream = source.stream(SAMPLES, BASIS, source.generator(0), paired=False)
     assert stream.total == 3 * SAMPLES and stream.per_action == SAMPLES
@@ -115,15 +115,15 @@ def test_terminal_states_are_found_described_and_refused_for_proofs(kind):
 def test_what_one_of_them_does_not_use_is_refused():
     log, simulator = as_source(SOURCES["log"]), as_source(PROBLEM)
     for settings, sentence in (
-        ({"samples": 10}, "samples is for simulators: data that were recorded are used as they are, leave samples out"),
-        ({"paired": True}, "paired is for simulators: a log says itself whether its rows are paired"),
+        ({"asked": 10}, "samples is for simulators: data that were recorded are used as they are, leave samples out"),
+        ({"asked": None, "paired": True}, "paired is for simulators: a log says itself whether its rows are paired"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            log.check_settings(**settings)
-        simulator.check_settings(**settings)
-    for settings in ({"samples": 0}, {"samples": "x"}, {"paired": "yes"}):
+            log.number_to_draw(**settings, usual=7)
+        assert simulator.number_to_draw(**settings, usual=7) == (settings["asked"] or 7)
+    for settings in ({"asked": 0}, {"asked": "x"}, {"asked": 8, "most": 7}, {"asked": None, "paired": "yes"}):
         with pytest.raises(ValueError, match="must be"):
-            simulator.check_settings(**settings)
+            simulator.number_to_draw(**settings, usual=7)
     with pytest.raises(TypeError, match="rng is needed"):
         simulator.generator(None)
     assert log.generator(None).random() == log.generator(0).random()

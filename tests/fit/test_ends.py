@@ -211,8 +211,7 @@ def test_a_plan_that_crashes_is_told_from_one_that_docks():
     states = live_states(Dock(), 200, np.random.default_rng(0))
     source = as_source(Dock()).for_purpose("trials")
     same, hard = (
-        compare_ends(source.simulator, plan, SOFT, states, rng=np.random.default_rng(1), **asked)
-        for plan in (SOFT, HARD)
+        compare_ends(source.data, plan, SOFT, states, rng=np.random.default_rng(1), **asked) for plan in (SOFT, HARD)
     )
     assert same.more == same.fewer == 0 and same.plan == same.expert and same.most < 0.03  # they share all noise
     assert hard.excess > 0.5 and hard.lengths[0] < hard.lengths[1] and "s[1] ≤" in hard.avoided

@@ -182,7 +182,7 @@ def test_a_log_draws_nothing():
 def test_what_was_drawn_is_kept_and_asked_once():
     walk = Walk()
     source = as_source(walk)
-    draws = draw(source.simulator, BASIS, 1_000, 0, keeps=True)
+    draws = draw(source.data, BASIS, 1_000, 0, keeps=True)
     first, second = draws.record(), draws.record()
     np.testing.assert_array_equal(first.next_states, second.next_states)
     beginning = draws.leading(300).record()
@@ -190,16 +190,15 @@ def test_what_was_drawn_is_kept_and_asked_once():
     assert walk.asked.tolist() == [1_000, 1_000] == source.counts_of_rows.rows["answer"].tolist()
 
 
-def test_what_is_too_large_to_be_kept_is_counted_again():
+def test_what_is_too_large_to_be_kept_is_asked_again_and_counted_once():
     walk = Walk()
     source = as_source(walk)
     source.counts_of_rows.room = 2 * 2 * CHUNK  # states and next states of both actions
-    draws = draw(source.simulator, BASIS, CHUNK + 10, 0, keeps=True)
+    draws = draw(source.data, BASIS, CHUNK + 10, 0, keeps=True)
     first, second = draws.record(), draws.record()
     np.testing.assert_array_equal(first.next_states, second.next_states)
-    rows = source.counts_of_rows.rows
-    assert rows["answer"].tolist() == [CHUNK + 10] * 2
-    assert (rows["again"] + rows["answer"] == walk.asked).all() and 0 < rows["again"][0] < CHUNK
+    assert source.counts_of_rows.rows["answer"].tolist() == [CHUNK + 10] * 2
+    assert CHUNK + 10 < walk.asked[0] == walk.asked[1] < 2 * CHUNK + 10
 
 
 def test_rows_that_are_drawn_elsewhere_are_counted_here():

@@ -429,8 +429,8 @@ def policy_of(expert: Expert, source: Source, options: argparse.Namespace) -> An
     (states, actions, episodes), _ = read_demonstrations(expert.file, **names)
     try:
         if states.shape[1] != len(source.domain):
-            those = "the log" if source.is_log else "the simulator"
-            raise ValueError(f"states have {states.shape[1]} coordinates, those of {those} {len(source.domain)}")
+            those = f"those of {source.noun} {len(source.domain)}"
+            raise ValueError(f"states have {states.shape[1]} coordinates, {those}")
         settings: dict[str, Any] = {"domain": source.domain, "n_actions": source.n_actions}
         settings |= {"periodic": source.periodic, "errors": options.errors}
         return policy_from(states, actions, episodes=episodes, **settings)

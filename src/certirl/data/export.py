@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.data.simulator import as_samples, ask, terminal_of
+from certirl.data.simulator import ask, terminal_of
 from certirl.data.source import Logged, as_source
 from certirl.data.transitions import Transitions
 from certirl.functions.cells import MOST_COORDINATES, Cells
@@ -289,7 +289,7 @@ def interval_mdp(
         ((3, 10, 10), True)
     """
     origin = as_source(source)
-    origin.check_settings(samples=samples)
+    each = origin.number_to_draw(samples, usual=USUAL_SAMPLES)
     delta = as_delta(delta)
     grid = _divided(cells, origin.domain)
     widening = 0.0
@@ -299,10 +299,9 @@ def interval_mdp(
     size, actions = int(np.prod(grid.shape)), origin.n_actions
     if isinstance(origin, Logged):
         is_ended, ends, assumed = origin.has_terminal_states, martingale_band, (LOGGED, OWN_STATES)
-        count = partial(_logged, origin.log, grid)
+        count = partial(_logged, origin.data, grid)
     else:
         is_ended, ends, assumed = terminal_of(origin.data) is not None, clopper_pearson, (SIMULATED, EVENLY)
-        each = as_samples(USUAL_SAMPLES if samples is None else samples)
         count = partial(_drawn, origin.data, grid, rng=origin.generator(rng), each=each)
     targets = size + is_ended
     bands = actions * size * targets

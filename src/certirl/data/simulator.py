@@ -190,7 +190,7 @@ def as_trials(trials: Any) -> int:
     return number
 
 
-Purpose = Literal["answer", "checks", "trials", "again"]
+Purpose = Literal["answer", "checks", "trials"]
 REMEMBERED = 1 << 21  # numbers of drawn transitions that are kept for a second reading: 16 MB
 
 
@@ -199,7 +199,7 @@ class Counts:
 
     Attributes:
         rows: by purpose: ``answer``, what the answer is made of; ``checks`` of how the simulator draws; ``trials`` of
-            the answer; ``again``, transitions that were too many to be kept, at a further reading ``[A]`` each.
+            the answer ``[A]`` each. Transitions that were too many to be kept do not count at a further reading.
         room: numbers that can still be kept.
 
     :meta private:
@@ -330,8 +330,9 @@ class Draws(Stream):
         """The same for a worker elsewhere, which does not count: its rows are counted here."""
         if isinstance(self.simulator, Counted):
             for number, _ in self._sizes():
-                self.simulator.counts.add(self._purpose(number), slice(None), self._size(number))
-                self.kept.setdefault(number, [])
+                if number not in self.kept:
+                    self.simulator.counts.add(self.simulator.purpose, slice(None), self._size(number))
+                    self.kept[number] = []
         return replace(self, simulator=bare(self.simulator), kept={})
 
     def _sizes(self) -> Iterator[tuple[int, int]]:
@@ -342,13 +343,10 @@ class Draws(Stream):
     def _size(self, number: int) -> int:
         return min(self._piece, self.whole - number * self._piece)
 
-    def _purpose(self, number: int) -> Purpose:
-        return "again" if number in self.kept else getattr(self.simulator, "purpose", "answer")
-
     def _drawn(self, number: int) -> Iterator[Piece]:
         """A whole piece of the stream, of all actions at once or of each; kept if there is room."""
         size, terminal = self._size(number), terminal_of(self.simulator) if self.refuse_terminal else None
-        asked = replace(self, simulator=counted_as(self.simulator, self._purpose(number)))
+        asked = replace(self, simulator=bare(self.simulator)) if number in self.kept else self
         counts = self.simulator.counts if self.keeps and isinstance(self.simulator, Counted) else None
         numbers = len(as_domain(self.simulator.domain)) * size * 2 * self.simulator.n_actions
         keeps, kept = counts is not None and not self.on_device and counts.reserve(numbers), list[Piece]()

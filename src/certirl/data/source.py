@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from certirl.data.dependence import Sampling, can_pair, dependence, is_noiseless, noise_fault, one_of_each, sampling
 from certirl.data.simulator import (
+    MOST_SAMPLES,
     NO_TERMINAL_STATES,
     Counted,
     Counts,
@@ -24,6 +25,7 @@ from certirl.data.simulator import (
     as_samples,
     check_simulator,
     counted_as,
+    device_of,
     draw,
     periodic_of,
     terminal_of,
@@ -32,11 +34,12 @@ from certirl.data.tables import as_log
 from certirl.data.terminal import TerminalBoxes, learn_terminal_boxes
 from certirl.data.transitions import Bias, Chunk, Stream, Transitions, as_names, concatenate
 from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, Box, as_domain
+from certirl.ground.domain import Array, Box, as_domain, mesh
 from certirl.ground.doors import as_flag, by_door, setting
 from certirl.ground.records import Record
 
 _SEARCHED = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are searched for
+_WITH_CORNERS = 8  # coordinates of a box whose corners are looked at
 _DRAWN = 20_000  # states among which they are searched for in more coordinates, and by which they are described
 
 
@@ -44,17 +47,16 @@ class Source(Record, ABC):
     """Where transitions come from: `Simulated` or `Logged`.
 
     Attributes:
+        data: the simulator or the log itself.
         is_log: no more can be drawn.
+        noun: its kind in words.
 
     :meta private:
     """
 
+    data: Any
     is_log: ClassVar[bool]
-
-    @property
-    @abstractmethod
-    def data(self) -> Any:
-        """The simulator or the log itself."""
+    noun: ClassVar[str]
 
     @property
     def domain(self) -> Box:
@@ -122,12 +124,12 @@ class Source(Record, ABC):
         if self.has_terminal_states:
             raise ValueError(NO_TERMINAL_STATES)
 
-    def check_settings(self, *, samples: Any = None, paired: Any = None) -> None:
-        """Refuse settings that are wrong, or without effect."""
-        if samples is not None:
-            as_samples(samples)
-        if paired is not None:
-            as_flag(paired, "paired")
+    @abstractmethod
+    def number_to_draw(self, asked: Any, *, usual: int, most: int = MOST_SAMPLES, paired: Any = None) -> int:
+        """Draws of every action, the usual ones if none are asked for; 0 for a log, where both settings are refused."""
+
+    def check_states(self, samples: int, least: int, most: int) -> None:
+        """Refuse a simulator that cannot be asked about this many single states."""
 
     def check_declared(self) -> None:
         """Refuse a log whose domain comes from the data, and what `check_unbiased` refuses."""
@@ -151,9 +153,17 @@ class Source(Record, ABC):
     def check_enough(self, samples: int, columns: int, least: int) -> None:
         """Refuse so few draws of every action that no proof with these columns could come from them."""
 
+    def rows_for_trials(self, most: int) -> int:
+        """The usual number of rows of each action by which an answer is tried: as many as it took."""
+        return 0
+
+    def corners(self) -> Array:
+        """The corners of the box where a reward is judged ``[m, d]``: none of a log, which need not have been there."""
+        return np.empty((0, len(self.domain)))
+
+    @abstractmethod
     def generator(self, rng: Any, role: str = "", *, plain: bool = False) -> np.random.Generator:
         """The generator of a task, as in `as_generator`; for a log of seed 0 if none is given."""
-        return as_generator(rng, role, plain=plain)
 
     @abstractmethod
     def counts(self, drawn: int) -> NDArray[np.int64]:
@@ -202,35 +212,27 @@ class Source(Record, ABC):
 
 @dataclass(frozen=True, eq=False)
 class Simulated(Source):
-    """A simulator.
-
-    Attributes:
-        simulator: the simulator, checked and counted.
+    """A simulator, checked and counted.
 
     :meta private:
     """
 
-    simulator: Counted
-    is_log: ClassVar[bool] = False
-
-    @property
-    def data(self) -> Counted:
-        """The simulator."""
-        return self.simulator
+    data: Counted
+    is_log, noun = False, "the simulator"
 
     @property
     def counts_of_rows(self) -> Counts:
         """The rows that it was asked about so far."""
-        return self.simulator.counts
+        return self.data.counts
 
     def for_purpose(self, purpose: Purpose) -> Simulated:
         """The same with rows counted for another purpose."""
-        return Simulated(counted_as(self.simulator, purpose))
+        return Simulated(counted_as(self.data, purpose))
 
     @cached_property
     def has_terminal_states(self) -> bool:
         """Whether some of many states are terminal."""
-        terminal, domain = terminal_of(self.simulator), self.domain
+        terminal, domain = terminal_of(self.data), self.domain
         if terminal is None:
             return False
         along = _SEARCHED.get(len(domain))
@@ -238,7 +240,7 @@ class Simulated(Source):
 
     def terminal(self) -> tuple[Terminal | None, TerminalBoxes | None]:
         """Its function, and boxes that describe where it is true."""
-        terminal = terminal_of(self.simulator)
+        terminal = terminal_of(self.data)
         if terminal is None:
             return None, None
         states = self._drawn_states()
@@ -248,13 +250,27 @@ class Simulated(Source):
     def _drawn_states(self) -> Array:
         return self.domain.uniform(_DRAWN, np.random.default_rng(0))
 
+    def number_to_draw(self, asked: Any, *, usual: int, most: int = MOST_SAMPLES, paired: Any = None) -> int:
+        """As many as are asked for, or the usual number."""
+        if paired is not None:
+            as_flag(paired, "paired")
+        return as_samples(usual if asked is None else asked, most=most)
+
+    def check_states(self, samples: int, least: int, most: int) -> None:
+        """Refuse one on a device, and samples out of range."""
+        if device_of(self.data) is not None:
+            raise ValueError(
+                "experts that depend on the state, and terminal states, need a simulator that works with NumPy arrays"
+            )
+        as_samples(samples, least=least, most=most)
+
     def noise_fault(self, most: int | None = None) -> str:
         """As in `dependence.noise_fault`."""
-        return noise_fault(self.simulator, most)
+        return noise_fault(self.data, most)
 
     def check_has_noise(self) -> None:
         """Refuse a simulator whose answers to copies of a state are all equal."""
-        if is_noiseless(self.simulator):
+        if is_noiseless(self.data):
             instead = f"leave {setting('delta')} out"
             if len(self.domain) <= 2:
                 instead = by_door("declare dynamics=certirl.dynamics.Deterministic(…)", "use certirl cells")
@@ -268,6 +284,19 @@ class Simulated(Source):
         if samples < least:
             raise ValueError(f"{setting('samples')} must be at least {least:,} for {columns} columns, got {samples:,}")
 
+    def rows_for_trials(self, most: int) -> int:
+        """As many as it was asked about for the answer."""
+        return min(self.data.counts.most("answer"), most)
+
+    def corners(self) -> Array:
+        """All of them, but of a box of many coordinates none."""
+        sides = [np.array(side) for side in self.domain]
+        return mesh(sides) if len(sides) <= _WITH_CORNERS else np.empty((0, len(sides)))
+
+    def generator(self, rng: Any, role: str = "", *, plain: bool = False) -> np.random.Generator:
+        """As in `as_generator`."""
+        return as_generator(rng, role, plain=plain)
+
     def counts(self, drawn: int) -> NDArray[np.int64]:
         """As many as are drawn ``[1]``."""
         return np.array([drawn])
@@ -276,17 +305,17 @@ class Simulated(Source):
         self, samples: int, basis: Basis, rng: Any, *, design: bool | Design = True, paired: bool | None = None
     ) -> Draws:
         """Draws of every action."""
-        pairs = can_pair(self.simulator, basis, rng, asked=paired)
-        return draw(self.simulator, basis, samples, rng, design=design, paired=pairs)
+        pairs = can_pair(self.data, basis, rng, asked=paired)
+        return draw(self.data, basis, samples, rng, design=design, paired=pairs)
 
     def pools(
         self, share: float, basis: Basis, rng: Any, *, samples: int = 0, paired: bool | None = None, **settings: Any
     ) -> tuple[Pool, Pool]:
         """Draws, of which there can be more."""
         generator = as_generator(rng)
-        pairs = can_pair(self.simulator, basis, generator, asked=paired)
+        pairs = can_pair(self.data, basis, generator, asked=paired)
         settings = {"design": True, "refuse_terminal": True, "keeps": True, "paired": pairs} | settings
-        more = partial(draw, self.simulator, basis, **settings)
+        more = partial(draw, self.data, basis, **settings)
         first, second = (Pool([], partial(more, rng=child)) for child in generator.spawn(2))
         if samples:
             first.grow(max(int(share * samples), 1))
@@ -298,62 +327,55 @@ class Simulated(Source):
 class Logged(Source):
     """A log, which is used as it is.
 
-    Attributes:
-        log: the transitions.
-
     :meta private:
     """
 
-    log: Transitions
-    is_log: ClassVar[bool] = True
-
-    @property
-    def data(self) -> Transitions:
-        """The log."""
-        return self.log
+    data: Transitions
+    is_log, noun = True, "the log"
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What was done to it while it was read."""
-        return self.log.notes
+        return self.data.notes
 
     @property
     def states(self) -> Array:
         """Those of its rows ``[n, d]``."""
-        return self.log.states
+        return self.data.states
 
     @cached_property
     def sampling(self) -> Sampling:
         """How its rows depend on each other."""
-        return sampling(self.log)
+        return sampling(self.data)
 
     @property
     def has_terminal_states(self) -> bool:
         """Whether some next states are marked."""
-        return self.log.terminal is not None and bool(self.log.terminal.any())
+        return self.data.terminal is not None and bool(self.data.terminal.any())
 
     def terminal(self) -> tuple[Terminal | None, TerminalBoxes | None]:
         """Boxes learned from the marks, a function only if they are reliable."""
-        if self.log.terminal is None or not self.has_terminal_states:
+        if self.data.terminal is None or not self.data.terminal.any():
             return None, None
-        boxes = learn_terminal_boxes(self.log.next_states, self.log.terminal)
+        boxes = learn_terminal_boxes(self.data.next_states, self.data.terminal)
         return (boxes if boxes.reliable else None), boxes
 
-    def check_settings(self, *, samples: Any = None, paired: Any = None) -> None:
-        """Refuse both settings."""
-        for name, value in {"samples": samples, "paired": paired}.items():
+    def number_to_draw(self, asked: Any, *, usual: int, most: int = MOST_SAMPLES, paired: Any = None) -> int:
+        """None; both settings are refused."""
+        for name, value in {"samples": asked, "paired": paired}.items():
             if value is not None:
                 raise ValueError(for_simulators(name))
+        return 0
 
     def check_declared(self) -> None:
         """Refuse a domain that comes from the data, and what `check_unbiased` refuses."""
-        if self.log.domain_from_data:  # fresh data would have placed the basis, and new states may lie outside
+        if self.data.domain_from_data:  # fresh data would have placed the basis, and new states may lie outside
             raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
         self.check_unbiased()
 
     def check_unbiased(self) -> None:
         """Refuse rows that are missing or changed because of where they lead."""
-        for note in self.log.notes:
+        for note in self.data.notes:
             if isinstance(note, Bias):
                 raise ValueError(f"a proof needs rows as they were logged, and {note}: {note.cure}")
 
@@ -363,18 +385,18 @@ class Logged(Source):
 
     def counts(self, drawn: int) -> NDArray[np.int64]:
         """Its transitions of every action ``[A]``."""
-        return self.log.counts
+        return self.data.counts
 
     def stream(self, samples: int, basis: Basis, rng: Any, **settings: Any) -> Transitions:
         """All of it."""
-        return self.log
+        return self.data
 
     def pools(self, share: float, basis: Basis, rng: Any, **settings: Any) -> tuple[Pool, Pool]:
         """Two parts of it, and what can be known of the second before it is read."""
         training, fresh = self.divided(share, rng)
         if self.sampling == "independent":
             return Pool([training]), Pool([fresh])
-        single: Callable[[], Transitions] = partial(_no_single_steps, self.log)
+        single: Callable[[], Transitions] = partial(_no_single_steps, self.data)
         ratio = len(fresh) / len(training)
         if self.sampling == "episodes":
             single = partial(one_of_each, fresh, training, rng.spawn(1)[0])
@@ -395,7 +417,7 @@ class Logged(Source):
         """
         self.check_declared()
         self.check_without_terminal()
-        log, sentence = self.log, dependence(self.log, self.sampling)
+        log, sentence = self.data, dependence(self.data, self.sampling)
         if sentence:
             raise ValueError(sentence)
         if self.sampling != "order":
@@ -459,6 +481,11 @@ class Pool(Stream):
     ) -> None:
         self.parts, self._more, self._expected, self._single = list(parts), more, expected, single
         self.single_share = single_share
+
+    @property
+    def grows(self) -> bool:
+        """Whether more can be drawn."""
+        return self._more is not None
 
     @property
     def expected(self) -> int:

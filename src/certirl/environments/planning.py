@@ -105,7 +105,7 @@ def plan(
     if (isinstance(source, str) and not names_file(source)) or hasattr(source, "action_space"):
         source = simulator_of(source)
     origin = as_source(source)
-    simulator: Any = next_state_model(origin.log, generator) if isinstance(origin, Logged) else origin.data
+    simulator: Any = next_state_model(origin.data, generator) if isinstance(origin, Logged) else origin.data
     reward, step_reward, discount = _chosen_reward(simulator, reward, step_reward, discount)
     discount = check_problem(discount, 0, simulator.n_actions)
     tolerance = as_number(tolerance, "tolerance", least=0, strict=True)

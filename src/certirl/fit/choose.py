@@ -475,11 +475,11 @@ def diagnose_columns(
         columns = as_count(columns, "columns", most=MOST_DIAGNOSED)
     most = max(as_count(most, "most", most=MOST_DIAGNOSED), columns or 1)
     data = as_source(source)
-    data.check_settings(samples=samples)
+    count = data.number_to_draw(samples, usual=DIAGNOSED)
     one_coordinate(data.domain, "a diagnosis is")
     basis, targets = kind(most).on(data.domain), kind(TARGETS).on(data.domain)
     generator = data.generator(rng, "diagnose", plain=True)
-    stream = data.stream(DIAGNOSED if samples is None else samples, basis, generator, paired=False)
+    stream = data.stream(count, basis, generator, paired=False)
     (folds,) = accumulate(stream, [(targets, basis)], n_actions=data.n_actions, folds=FOLDS)
     step = 2 if kind is Fourier else 1
     sizes = np.unique([*range(1, most + 1, step), *([columns] if columns else [])])

@@ -1034,7 +1034,11 @@ def estimate_effects(
     """
     source = problem.source
     if isinstance(source, Logged):
-        return _from_log(problem, _without_absorbed(source.log), basis, rng)
+        log = _without_absorbed(source.data)
+        states = _live_rows(problem, log)
+        same = len(states) // log.n_actions  # every action of pairs was tried at the same states
+        places = np.arange(same) if log.paired else rng.permutation(len(states))
+        return _from_log(problem, log, states[places], basis, rng)
     simulator = source.data
     ratio = noise_ratio(counted_as(simulator, "checks"), basis, rng, count=_share(samples, 32, 500))
     paired = can_pair(simulator, basis, rng.spawn(1)[0], asked=paired, count=_share(samples, 32, 128))
@@ -1048,7 +1052,8 @@ def estimate_effects(
         effects = drawn_effects(simulator, basis, states, min(left // count, MOST_DRAWS), rng)
     else:
         drawn = drawn_log(simulator, left, rng.spawn(1)[0], paired=paired, basis=basis)
-        model = _from_log(problem, drawn, basis, rng)
+        states = _live_rows(problem, drawn)
+        model = _from_log(problem, drawn, states[: len(states) // drawn.n_actions], basis, rng)
         after = np.stack([drawn.of_action(action)[1] for action in range(drawn.n_actions)])
         return model._replace(nearby=Nearby.of(drawn.of_action(0)[0], after[None], problem, noiseless=False))
     nearby = Nearby.of(states, effects.next_states, problem, noiseless=effects.noiseless)
@@ -1060,8 +1065,15 @@ def _share(samples: int, part: int, most: int) -> int:
     return int(np.clip(samples // part, 4, most))
 
 
-def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.random.Generator) -> EffectModel:
-    """Effects by least squares on the state: of V's functions, or of the state where that predicts better."""
+def _live_rows(problem: ValueProblem, log: Transitions) -> Array:
+    """The states of a log that are not terminal ``[m, d]``."""
+    return log.states if problem.is_terminal is None else log.states[~problem.is_terminal(log.states)]
+
+
+def _from_log(
+    problem: ValueProblem, log: Transitions, states: Array, basis: Basis, rng: np.random.Generator
+) -> EffectModel:
+    """Effects at some states, by least squares: of V's functions, or of the state where that predicts better."""
     counts, is_terminal = tuple(log.counts.tolist()), problem.is_terminal
     fewest, names = min(counts), log.action_names
     if fewest == 0:
@@ -1074,11 +1086,6 @@ def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.ran
             f"estimate its effect, at least {FEWEST} of every action are needed"
         )
     marked = log.terminal if is_terminal is None else None  # boxes that hold the marked states replace the marks
-    states = log.states if is_terminal is None else log.states[~is_terminal(log.states)]
-    if problem.source.is_log and not log.paired:
-        states = states[rng.permutation(len(states))]
-    else:  # every action was drawn from the same states
-        states = states[: len(states) // log.n_actions]
     states = states[:MOST_STATES]
     model = regress_next_states(log, basis, is_terminal=is_terminal, periodic=problem.periodic, rng=rng)
     regression = regress(log, basis, is_terminal=is_terminal, marked=marked)
@@ -1097,7 +1104,8 @@ def with_ends(problem: ValueProblem, model: EffectModel, boxes: Array, rng: np.r
     """The effects of the same transitions, with one more function of V: of the ends in some boxes ``[b, 2, d]``."""
     basis = EndBasis.of(model.effects.basis, boxes)
     if model.log is not None:
-        return _from_log(problem, model.log, basis, rng)._replace(nearby=model.nearby)
+        states = model.effects.states
+        return _from_log(problem, model.log, states, basis, rng)._replace(nearby=model.nearby)
     return model._replace(effects=replace(model.effects, basis=basis))
 
 

@@ -28,13 +28,13 @@ from certirl.fit.effects import EffectModel, Effects, ValueProblem, blocks, unit
 from certirl.fit.value_program import ValueFit, as_grid
 from certirl.functions.cells import Cells
 from certirl.functions.reward import Reward, value_function
-from certirl.ground.domain import Array, mesh
+from certirl.ground.domain import Array
 
 NEAR = 0.05  # a grid point with less weight of states around it has no data
 FINE = {2: 201, 3: 41, 4: 21}  # points along each coordinate of a reward read off a simulator without noise
 LOOKED_AT = 2_000  # states from which next states, switches and repeats are looked for
 JUDGED = 500  # next states at which R is judged, and as many at the edge of the box
-MOST_ATOMS, MOST_SWITCHES, MOST_CORNERS = 50, 200, 256
+MOST_ATOMS, MOST_SWITCHES = 50, 200
 REPEATED = 1e-3  # of the next states: a place that as many of them share is hit with positive probability
 HALVINGS = 12  # towards a switch
 
@@ -85,10 +85,7 @@ def judged_states(problem: ValueProblem, model: EffectModel) -> JudgedStates:
     at_edge = ((ahead == low) | (ahead == high)).any(axis=1)
     repeated = atoms(ahead)
     judged = [ahead[:JUDGED], ahead[at_edge][:JUDGED], repeated, switches(states, problem)]
-    if not problem.source.is_log:
-        corners = mesh([np.array(side) for side in problem.domain[:8]])
-        judged.append(corners[:MOST_CORNERS] if len(problem.domain) <= 8 else states[:0])
-    every = np.concatenate(judged)
+    every = np.concatenate([*judged, problem.source.corners()])
     live = slice(None) if problem.is_terminal is None else ~problem.is_terminal(every)
     return JudgedStates(every[live], repeated)
 

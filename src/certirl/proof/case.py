@@ -79,7 +79,8 @@ class Case(Record):
         notes: what is assumed of the expert, in words.
         sampling: how fresh rows depend on each other.
         action_names: of the actions, if the data have them.
-        log_notes: what was done to the log while it was read, in sentences; None if rows are drawn.
+        log_notes: what was done to the log while it was read, in sentences.
+        logged: fresh rows are those of a log.
     """
 
     policy: Policy
@@ -92,7 +93,8 @@ class Case(Record):
     notes: tuple[str, ...]
     sampling: Sampling = "independent"
     action_names: tuple[str, ...] = ()
-    log_notes: tuple[str, ...] | None = None
+    log_notes: tuple[str, ...] = ()
+    logged: bool = False
 
     @classmethod
     def of(
@@ -122,7 +124,7 @@ class Case(Record):
         """
         of_source: tuple[Any, ...] = ()
         if source is not None:
-            of_source = (source.sampling, source.action_names, source.notes if source.is_log else None)
+            of_source = (source.sampling, source.action_names, source.notes, source.is_log)
         check_expert(0, n_actions)
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)
@@ -193,8 +195,8 @@ class Case(Record):
             alike = len(names) == 1
             tails = [f"in {'each component' if alike else ', '.join(names[words])} {words}" for words in tails]
             tails.insert(0, SEPARATE)
-        rows = rows_in_words(self.sampling, logged=self.log_notes is not None, paired=paired, single=single)
-        return [*tails, rows, *(AS_READ + note for note in self.log_notes or ())]
+        rows = rows_in_words(self.sampling, logged=self.logged, paired=paired, single=single)
+        return [*tails, rows, *(AS_READ + note for note in self.log_notes)]
 
 
 # What no certificate exists for, and why.

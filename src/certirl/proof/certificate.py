@@ -839,7 +839,7 @@ def conclude(
         grounds=grounds,
         goal=goal,
         action_names=case.action_names,
-        log_notes=case.log_notes or (),
+        log_notes=case.log_notes,
     )
 
 

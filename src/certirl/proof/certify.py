@@ -240,10 +240,10 @@ def check_settings(source: Source, samples: Any, *, tail: Any, paired: Any, prog
     """
     check_progress(progress)
     check_tail(tail)
-    source.check_settings(samples=samples, paired=paired)
+    count = source.number_to_draw(samples, usual=SAMPLES, paired=paired)
     source.check_without_terminal()
     source.check_declared()
-    return 0 if source.is_log else SAMPLES if samples is None else int(samples)
+    return count
 
 
 def check_draws(source: Source, samples: int, case: Case) -> None:

@@ -20,7 +20,7 @@ from scipy.special import ndtr
 
 from certirl.data.dependence import dependence, rows_in_words
 from certirl.data.policy import ExpertGrid, as_policy, steady_support
-from certirl.data.simulator import MOST_KEPT, as_samples, draw
+from certirl.data.simulator import MOST_KEPT, draw
 from certirl.data.source import Simulated, Source, as_source
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
@@ -471,7 +471,7 @@ def prove_affine(
     origin, std = as_source(source), declared.std
     check_domain("AffineGaussian", origin.domain, origin.periodic)
     declared.check(origin.domain)
-    origin.check_settings(samples=samples)
+    count = origin.number_to_draw(samples, usual=SAMPLES, most=MOST_KEPT // origin.n_actions // 100)
     origin.check_noise()
     origin.check_without_terminal()
     expert = known_expert(reward, expert)
@@ -484,7 +484,7 @@ def prove_affine(
     support = steady_support(policy, nodes)
     if (support.sum(axis=1) > 1).any():
         raise ValueError(no_case("AffineGaussian", CASES[2]))
-    log, rows, assumed = _log_of(origin, samples, rng)
+    log, rows, assumed = _log_of(origin, count, rng)
     states, actions, next_states = rows_of(log)
     sums = DriftSums.of(states, actions, next_states, origin.n_actions, rows)
     noise = KnownNoise(origin.domain, discount, std, values, support.argmax(axis=1), sums)
@@ -515,11 +515,10 @@ DEPENDENT = (
 )
 
 
-def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions, str, str]:
+def _log_of(source: Source, samples: int, rng: Any) -> tuple[Transitions, str, str]:
     """The transitions, how they depend on each other, and what is assumed of that."""
     if isinstance(source, Simulated):
-        count = as_samples(SAMPLES if samples is None else samples, most=MOST_KEPT // source.n_actions // 100)
-        drawn = draw(source.simulator, Legendre(COEFFICIENTS), count, source.generator(rng, "certify_gaussian"))
+        drawn = draw(source.data, Legendre(COEFFICIENTS), samples, source.generator(rng, "certify_gaussian"))
         return drawn.record(), "independent", rows_in_words("independent", logged=False, paired=False)
     log: Transitions = source.data
     source.check_declared()

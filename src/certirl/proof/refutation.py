@@ -362,7 +362,7 @@ class Attempt(Record):
             samples_needed=needed,
             grounds=grounds,
             action_names=case.action_names,
-            log_notes=case.log_notes or (),
+            log_notes=case.log_notes,
         )
 
 

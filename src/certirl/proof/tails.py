@@ -856,7 +856,7 @@ def _two_ends(source: Source, action: int, rng: np.random.Generator, axis: int) 
 def _asked(source: Simulated, action: int, state: Array, number: int) -> Group:
     """Rows of one state, asked of a simulator with a generator of its own."""
     states = np.tile(state, (_ASKED_ROWS, 1))
-    return states, answers(source.simulator, states, action, number + 10_000)
+    return states, answers(source.data, states, action, number + 10_000)
 
 
 def _nearest(states: Array, next_states: Array, centre: Array, width: Array) -> Group:

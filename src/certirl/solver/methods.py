@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from certirl.data.simulator import as_samples, device_of
 from certirl.data.source import Source
 from certirl.fit.bellman import FORMS
 from certirl.fit.effects import FEWEST
@@ -184,12 +183,8 @@ def _check_states(asked: Request, margin: Margin) -> None:
         raise TypeError("rewards are compared at states: pass transitions or a simulator, moments keep no states")
     if margin is not None and asked.policy.constant is not None:
         raise ValueError(f"{setting('margin')} {FOR_POLICIES}")
-    if asked.delta is None and asked.is_simulator:
-        if device_of(asked.source.data) is not None:
-            raise ValueError(
-                "experts that depend on the state, and terminal states, need a simulator that works with NumPy arrays"
-            )
-        as_samples(asked.samples, least=2 * FEWEST, most=MOST_STATES)
+    if asked.delta is None:
+        asked.source.check_states(asked.samples, 2 * FEWEST, MOST_STATES)
 
 
 def as_method(method: Any, source: Source | None, *, is_constant: bool) -> Method:

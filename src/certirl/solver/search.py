@@ -197,7 +197,6 @@ def search(
     *,
     delta: float,
     budget: int,
-    at_once: bool = False,
     regret: float | None = None,
     watch: Watch | None = None,
     say: Callable[[Any], None] | None = None,
@@ -211,19 +210,18 @@ def search(
         training: the pool in which rewards are found.
         fresh: the pool that proofs rest on.
         delta: of all attempts together.
-        budget: transitions per action, training and fresh.
-        at_once: there is one round, of the whole budget.
+        budget: transitions per action, training and fresh; all of them in one round if the pools do not grow.
         regret: that a certificate may leave at most, as a share of the value's span; None if any will do.
         watch: receives a line about every round.
         say: receives, before the first round, what a proof from the whole budget costs.
     """
-    attempts, failed, n = 0, 0, budget if at_once else min(FIRST, budget)
+    attempts, failed, n = 0, 0, min(FIRST, budget) if training.grows else budget
     rounds = list[Round]()
     while True:
         is_last = n >= budget
         training.grow(max(int(TRAINING_SHARE * n), learner.fewest))
         if say is not None:
-            say(cost(learner.case, training, budget, TRAINING_SHARE, drawn=not at_once))
+            say(cost(learner.case, training, budget, TRAINING_SHARE, drawn=training.grows))
             say = None
         learned = learner.learn(training)
         if learned.is_alike:

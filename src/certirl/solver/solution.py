@@ -263,8 +263,8 @@ class Diagnostics(Record):
         seed: the seed of the draws, if it was a number.
         search: the rounds of a search for a proof.
         coordinate_names: of the coordinates of the state, if the data have them.
-        sampling: how the rows of a log count in a proof: "independent", within "episodes", or in the "order" of time;
-            empty without a log or a proof.
+        sampling: how rows count in a proof: "independent", within "episodes", or in the "order" of time; empty without
+            a proof.
         log_notes: what was done to the log while it was read, in sentences.
         asked: the rows that a simulator was asked about; None for a log.
 

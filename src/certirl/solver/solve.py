@@ -113,7 +113,7 @@ def solve(
         solution = solution.noted(Reason.UNPREDICTABLE.finding(errors=errors, chance=chance))
     seed = int(rng) if isinstance(rng, int | np.integer) else None
     names = (asked.moments or asked.origin).coordinate_names
-    sampling = asked.origin.sampling if asked.is_log and asked.delta is not None else ""
+    sampling = "" if asked.delta is None else asked.origin.sampling
     stats = replace(solution.stats, seed=seed, coordinate_names=names, sampling=sampling)
     if asked.source is not None:
         stats = replace(stats, log_notes=asked.source.notes, asked=Asked.of(asked.source.counts_of_rows))
@@ -352,21 +352,14 @@ def _proved_by_value(asked: Request) -> Solution:
 
 def _pools(asked: Request, where: Any, design: Any = True) -> tuple[Pool, Pool]:
     """Training and fresh data: draws, or a log that is divided once."""
-    training, fresh = asked.origin.pools(TRAINING_SHARE, where, asked.generator, design=design, paired=asked.paired)
-    return training, watched_stream(fresh, fresh.total, asked.progress) if asked.is_log else fresh
+    return asked.origin.pools(TRAINING_SHARE, where, asked.generator, design=design, paired=asked.paired)
 
 
 def _search(asked: Request, learner: Learner, pools: tuple[Pool, Pool], budget: int) -> Outcome:
     assert asked.delta is not None
-    if asked.is_log:
-        budget = pools[0].size + pools[1].expected
-    return search(
-        learner,
-        *pools,
-        delta=asked.delta,
-        budget=budget,
-        at_once=asked.is_log,
-        regret=asked.regret,
-        watch=None if asked.is_log else announcer(asked.progress),
-        say=speaker(asked.progress),
-    )
+    training, fresh = pools
+    settings: dict[str, Any] = {"delta": asked.delta, "regret": asked.regret, "say": speaker(asked.progress)}
+    if training.grows:
+        return search(learner, training, fresh, budget=budget, watch=announcer(asked.progress), **settings)
+    watched = watched_stream(fresh, fresh.total, asked.progress)  # in the only round
+    return search(learner, training, watched, budget=training.size + fresh.expected, **settings)

@@ -328,10 +328,7 @@ def _of_the_data(comparisons: int, stats: Diagnostics) -> list[Finding]:
 
 def _trials(asked: Request) -> int:
     """The rows of each action by which the answer is tried: as many as it took, if the call does not say."""
-    counts = asked.origin.counts_of_rows
-    if asked.trials is not None or counts is None:
-        return asked.trials or 0
-    return min(counts.most("answer"), asked.samples)
+    return asked.origin.rows_for_trials(asked.samples) if asked.trials is None else asked.trials
 
 
 class Fresh(NamedTuple):
