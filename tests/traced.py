@@ -65,13 +65,17 @@ class _Lines:
         return self._asked(values[0], make(*values, **settings))
 
     def _asked(self, function, cached):
+        file = function.__code__.co_filename if hasattr(function, "__code__") else ""  # a compiled one has no code
+        if not file.startswith(str(ROOT)):
+            return cached
+
         @functools.wraps(cached)
         def asked(*values, **settings):
             with self._shared(f"{function.__module__}.{function.__qualname__} {hash((values, *settings.items()))}"):
                 return cached(*values, **settings)
 
         asked.cache_clear, asked.cache_info = cached.cache_clear, cached.cache_info
-        return asked if function.__code__.co_filename.startswith(str(ROOT)) else cached
+        return asked
 
     @contextlib.contextmanager
     def _shared(self, name):
