@@ -8,8 +8,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.util import logging
+from sphinx.writers.html5 import HTML5Translator
 
 import certirl
 
@@ -25,6 +28,9 @@ nitpicky = True
 nitpick_ignore_regex = [("py:.*", ".*")]
 
 myst_heading_anchors = 4
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_allow_space = myst_dmath_allow_digits = False  # prices and ranges are no formulas
+html_math_renderer = "mathml"  # by every browser itself: no script, no network
 highlight_language = "text"
 copybutton_prompt_text, copybutton_prompt_is_regexp = r"\$ |>>> |\.\.\. ", True
 default_role = "py:obj"
@@ -83,8 +89,27 @@ def shorten(app: Sphinx, what: str, name: str, value: object, options: object, *
     return tuple(text and ARRAY.sub("ndarray", text) for text in signature)
 
 
+TAG = re.compile(r"\\tag\{([^}]*)\}")
+
+
+def inline_math(self: HTML5Translator, node: nodes.math) -> None:
+    """Write a formula within a line as MathML."""
+    self.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def displayed_math(self: HTML5Translator, node: nodes.math_block) -> None:
+    """Write a displayed formula as MathML, with its number at the end of the line."""
+    number = TAG.search(node.astext())
+    formula = convert(TAG.sub("", node.astext()).strip(), display="block")
+    label = f'<span class="eqno">({number[1]})</span>' if number else ""
+    self.body.append(f'<div class="formula">{formula}{label}</div>\n')
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> None:
-    """Register the steps before the docstrings are read and after the build."""
+    """Register formulas, and the steps before the docstrings are read and after the build."""
+    app.add_html_math_renderer("mathml", (inline_math, None), (displayed_math, None))
     app.connect("autodoc-process-docstring", escape, priority=100)
     app.connect("autodoc-process-signature", shorten)
     app.connect("build-finished", finish)
