@@ -1,7 +1,6 @@
 """Data frames, and files as they come: every kind gives the transitions that arrays give."""
 
 import gzip
-import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -37,16 +36,6 @@ class Stream:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-class Exchange:
-    """Nothing but the interchange protocol of data frames."""
-
-    def __init__(self, columns):
-        self._table = pa.table(columns)
-
-    def __dataframe__(self, **settings):
-        return self._table.__dataframe__(**settings)
-
-
 def structured(columns):
     return np.rec.fromarrays([np.asarray(values) for values in columns.values()], names=",".join(columns))
 
@@ -57,7 +46,6 @@ KINDS = {
     "arrow": pa.table,
     "record batches": lambda columns: pa.table(columns).to_reader(),
     "C stream": Stream,
-    "interchange": Exchange,
     "pandas": lambda columns: pandas().DataFrame(columns),
     "pandas of arrow": lambda columns: pandas().DataFrame(columns).convert_dtypes(dtype_backend="pyarrow"),
     "polars": lambda columns: polars().DataFrame(columns),
@@ -162,16 +150,6 @@ def test_episodes_of_frames_continue_over_their_blocks(kind, monkeypatch):
         np.testing.assert_allclose(steps.measure(stream, basis=BASIS).gram, steps.measure(log, basis=BASIS).gram)
 
 
-def test_numbers_in_arrays_need_no_pyarrow(monkeypatch, tmp_path):
-    columns, log = rows()
-    del columns["note"], columns["name"]
-    np.savez(tmp_path / "log.npz", **columns)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for frame in (columns, structured(columns), tmp_path / "log.npz"):
-        assert same(tables.read(frame, **NAMED), log)
-        assert tables.stream(frame, **NAMED).domain == log.domain
-
-
 def test_types_of_columns_that_frames_have():
     pd = pandas()
     moments = pd.to_datetime(["2026-01-01 00:00:02", "2026-01-01 00:00:00", "2026-01-01 00:00:01"])
@@ -214,7 +192,7 @@ FRAME = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0,
         ({"state": [0.0, "?", 1.0]}, {}, r"the dict: the column state holds '\?' in row 1, not a number"),
         ({"state": [True, False, True]}, {}, "the dict: the column state holds bool, not numbers"),
         ({"state": [0.0, 1.0]}, {}, "its arrays must be equally long, got 2 state, 3 next_state, 3 action"),
-        ({"state": np.zeros((3, 2, 2))}, {}, r"the column state has shape \[3, 2, 2\]: states are \[n\] or \[n, d\]"),
+        ({"state": np.zeros((3, 2, 2))}, {}, r"the column state has 3 dimensions: states are \[n\] or \[n, d\]"),
         ({}, {"state": "x"}, "the dict: state='x' names no column; it has state, action, next_state"),
         ({}, {"state": ("state", "y")}, "state='y' names no column"),
         ({}, {"next_state": ("state", "next_state")}, "it needs the columns state, action, next_state"),
@@ -222,7 +200,7 @@ FRAME = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0,
         ({}, {"state": []}, r"state must name one or more columns, got \[\]"),
         ({}, {"action": 0}, "action must name a column, got 0"),
         ({}, {"step": ""}, "step must name a column, got ''"),
-        ({}, {"delimiter": ";;"}, "delimiter must be a single character, got ';;'"),
+        ({}, {"delimiter": ";;"}, "delimiter must be a single character of ASCII, got ';;'"),
         ({"action": ["a", "b", None]}, {}, "action is missing or not finite in row 2"),
         ({"action": ["a", "b", "c"]}, {"actions": ["a", "b"]}, "holds 'c' in row 2, which is none of the actions a, b"),
         ({}, {"actions": ["a", "a"]}, "actions must have 2 different names, one for each, got"),

@@ -1,4 +1,4 @@
-"""Formats of tables: files and data frames behind one interface, in batches of rows.
+"""Formats of tables: files and data frames behind one interface, in batches of Arrow columns.
 
 `Table` is the interface; another kind of table is one more subclass of it, made by `open_table`. `certirl.data.tables`
 says which columns to read. Arrow reads files and converts texts, whole columns at a time. Where it fails, each cell is
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from io import TextIOWrapper
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ from certirl.ground.domain import MOST_ACTIONS, Array
 from certirl.ground.doors import as_text, file_name, printable, setting, shown
 from certirl.ground.unpacking import TooLargeError, arrays_of, regular, unzipped
 
-ColumnValues = dict[str, Any]  # arrays; of texts those of Arrow
+Cells = dict[str, Any]  # columns by their names: of Arrow as they are read, of NumPy once they are numbers
 Converter = Callable[[str], float]
 
 # A file is identified by its length and this many bytes at both ends: hashing 100 GB would take minutes.
@@ -46,7 +46,7 @@ _DAMAGES = (
     OSError, ValueError, TypeError, KeyError, EOFError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 # Texts that stand for a missing value; "none" may be the name of an action.
-_MISSING = ("", "NA", "na", "N/A", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "NaT")
+_MISSING = ("", "NA", "na", "N/A", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "NaT", "<NA>")
 _TRUTH = {"true": 1.0, "false": 0.0}
 _TEXT = 2**21  # characters of a text file that are read at a time
 _NO_ROW = re.compile(r"\n[^\S\n]*(?:#.*)?(?=\n|\Z)")  # a line that is blank or begins with #, after the one before it
@@ -148,51 +148,50 @@ def _time(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _is_missing(cell: Any) -> bool:
-    if isinstance(cell, str):
-        return cell.strip() in _MISSING
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or cell != cell
-
-
 def is_name(cell: Any) -> bool:
-    """Whether a cell is a text that is neither a number nor a truth value."""
+    """Whether a cell is a text that is neither missing nor a number nor a truth value."""
     try:
-        return isinstance(cell, str) and not _is_missing(cell) and _truth(cell.strip()) is None
+        return isinstance(cell, str) and cell.strip() not in _MISSING and _truth(cell.strip()) is None
     except ValueError:
         return True
 
 
-def _cells(column: Any) -> Any:
-    """A column of any library as an array, or as an Arrow array of texts, None where one is missing.
-
-    Categories and objects of Python are the texts that they print; lists are the rows of a matrix.
-    """
-    if isinstance(column, np.ndarray) and column.dtype.kind not in "OUST":
-        return column
+def _arrow(values: Any, name: str) -> Any:
+    """A column of any library as an Arrow array; objects of different kinds are the texts that they print."""
     import pyarrow as pa
 
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if isinstance(column, pa.Array):
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            return column.cast(pa.string())
-        if pa.types.is_decimal(column.type):
-            column = column.cast(pa.float64())
-        column = column.to_numpy(zero_copy_only=False)
-    values = np.asarray(column)
-    if values.dtype.kind not in "OUST" or values.ndim > 1:
-        return values
-    cells = values.tolist()
-    if cells and isinstance(cells[0], list | tuple | np.ndarray):
-        if not all(isinstance(cell, list | tuple | np.ndarray) and len(cell) == len(cells[0]) for cell in cells):
-            raise ValueError("its lists must be equally long, and none missing")
-        return np.array(cells, dtype=np.float64)
-    with suppress(ValueError, TypeError):
-        return pa.array(cells, pa.string(), from_pandas=True)
-    texts = [cell if isinstance(cell, str) else None if _is_missing(cell) else str(cell) for cell in cells]
-    return pa.array(texts, pa.string())
+    if hasattr(values, "to_arrow"):  # polars
+        values = values.to_arrow()
+    elif isinstance(values, np.ndarray) and values.dtype.kind in "fmMc":  # what Arrow has no name for
+        units = {"f": np.float64, "m": "timedelta64[us]", "M": "datetime64[us]"}
+        if values.dtype.kind == "c":
+            raise ValueError(f"the column {name} holds {values.dtype}, not numbers")
+        is_plain = values.dtype.isnative and values.dtype.itemsize <= 8
+        values = values if is_plain and values.dtype.kind == "f" else values.astype(units[values.dtype.kind])
+    if np.ndim(values) > 1 and isinstance(values, np.ndarray):
+        if values.ndim > 2:
+            raise ValueError(f"the column {name} has {values.ndim} dimensions: states are [n] or [n, d]")
+        return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+    try:
+        column = values if isinstance(values, pa.ChunkedArray) else pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, TypeError):
+        column = pa.array([None if cell is None or cell != cell else str(cell) for cell in values], pa.string())
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    is_text = pa.types.is_large_string(column.type) or pa.types.is_binary(column.type)
+    return column.cast(pa.string()) if is_text else column
+
+
+def _trimmed(column: Any, missing: Sequence[str] = _MISSING) -> Any:
+    """Texts without the spaces around them, null where one stands for a missing value; other columns as they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_string(column.type):
+        return column
+    texts = pc.utf8_trim_whitespace(column)
+    return pc.if_else(pc.is_in(texts, pa.array(missing)), pa.scalar(None, pa.string()), texts)
 
 
 Section = tuple[int, int | None]  # from which row on, and up to which; None for the last
@@ -223,8 +222,8 @@ class Table(ABC):
     notes: tuple[str, ...] = ()
 
     @abstractmethod
-    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
-        """The columns of a section as they are, in batches of at most ``rows`` rows, none of them empty."""
+    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+        """Arrow columns of a section, in batches of at most ``rows`` rows, none of them empty."""
 
     @abstractmethod
     def count(self) -> int:
@@ -234,26 +233,25 @@ class Table(ABC):
     def fingerprint(self, columns: Columns) -> str:
         """Sixteen digits that tell its content apart from that of other tables."""
 
-    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
+    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
         """A section in batches of numbers, nan where one is missing.
 
         Columns of numbers keep their precision. Names of episodes are numbered in the order of their appearance.
         """
         first, converters = section[0], columns.converters()
         for cells in self.raw(columns.names, rows, section):
-            if self.delimiter and columns.episode and first == 0 and not is_name(cells[columns.episode].tolist()[0]):
+            if self.delimiter and columns.episode and first == 0 and not is_name(cells[columns.episode][0].as_py()):
                 converters[columns.episode] = _number  # in text the first cell decides whether episodes have names
             numbers = {
                 name: _converted(cells.pop(name), name, columns, converters[name], first) for name in columns.names
             }
             first += len(numbers[columns.action])
-            del cells  # or the text of two batches would be in memory
             yield numbers
 
     def coordinates(self, names: Sequence[str]) -> int:
         """The number of coordinates in these columns; cells may be lists."""
-        first = next(self.raw(names, 1), {})
-        return sum(values.shape[1] if np.ndim(values) == 2 else 1 for values in first.values()) or len(names)
+        first = [column[0].as_py() for cells in islice(self.raw(names, 1), 1) for column in cells.values()]
+        return sum(len(cell) if isinstance(cell, list) else 1 for cell in first) or len(names)
 
     def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
         """The smallest and largest value of each column; None if rows must be read for that."""
@@ -261,14 +259,14 @@ class Table(ABC):
 
     def first_value(self, name: str) -> Any:
         """The first value of a column that is not missing; None if all are."""
-        values = (value for cells in self.raw([name], _LOOKED_AT) for value in cells[name].tolist())
-        return next((value for value in values if not _is_missing(value)), None)
+        present = (_trimmed(cells[name]).drop_null() for cells in self.raw([name], _LOOKED_AT))
+        return next((column[0].as_py() for column in present if len(column)), None)
 
     def names_in(self, column: str) -> set[str]:
         """The different texts in a column."""
         texts: set[str] = set()
         for cells in self.raw([column], _BLOCK):
-            found = (value for value in cells[column].unique().tolist() if not _is_missing(value))
+            found = _trimmed(cells[column]).unique().drop_null().to_pylist()
             texts |= {as_text(text, f"every name in the column {column}") for text in found}
             if len(texts) > MOST_ACTIONS:
                 raise ValueError(f"the column {column} holds more than {MOST_ACTIONS:,} different names of actions")
@@ -276,9 +274,8 @@ class Table(ABC):
 
     def sections(self, columns: Columns, rows: int) -> list[Section]:
         """Cut the table into sections of at least ``rows`` rows, where they can be read by themselves."""
-        cells = {} if columns.episode is None else next(self.raw([columns.episode], 1), {})
-        by_name = any(np.asarray(values).dtype.kind not in "iuf" for values in cells.values())
-        if columns.by_ends or by_name or not self.blocks:
+        first = None if columns.episode is None else self.first_value(columns.episode)
+        if columns.by_ends or not isinstance(first, int | float | None) or not self.blocks:
             return [WHOLE]  # episodes are numbered as they appear
         cuts, ends = [0], np.cumsum(self.blocks).tolist()
         for end in ends:
@@ -287,44 +284,50 @@ class Table(ABC):
         return list(pairwise(cuts)) or [WHOLE]
 
 
-def _converted(values: Any, name: str, columns: Columns, convert: Converter, first: int) -> NDArray[Any]:
+def _converted(column: Any, name: str, columns: Columns, convert: Converter, first: int) -> NDArray[Any]:
     """A column as numbers, nan where one is missing; of texts each that differs is looked at once if Arrow cannot."""
-    kind = values.dtype.kind if isinstance(values, np.ndarray) else "U"
-    if kind != "U" and values.ndim > 2:
-        raise ValueError(f"the column {name} has shape {list(values.shape)}: states are [n] or [n, d]")
-    if kind in "iuf":
-        return values
-    if kind == "b" and convert is _truth:
-        return values.astype(np.int8)
-    if kind in "mM" and convert is _time:
-        return np.asarray((values - np.zeros(1, values.dtype)) / np.timedelta64(1, "us")) / 1e6  # nan if it is no time
-    if kind == "M" and name == columns.episode:
-        values = _cells(values.astype(str))
-    elif kind != "U" or isinstance(values, np.ndarray):
-        raise ValueError(f"the column {name} holds {values.dtype}, not numbers")
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    trimmed = pc.utf8_trim_whitespace(values)
-    blank = pa.array(("",) if name == columns.episode and convert is not _number else _MISSING)
-    texts = pc.if_else(pc.is_in(trimmed, blank), pa.scalar(None, pa.string()), trimmed)
+    def numbers(values: Any, type: Any = None) -> NDArray[Any]:
+        return np.asarray((values if type is None else values.cast(type)).to_numpy(zero_copy_only=False))
+
+    types, kind = pa.types, column.type
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        lengths = pc.unique(pc.list_value_length(column)).to_pylist()
+        if len(lengths) != 1 or None in lengths:
+            raise ValueError("its lists must be equally long, and none missing")
+        return numbers(column.flatten()).reshape(len(column), -1)
+    if types.is_integer(kind) or types.is_floating(kind):
+        return numbers(column)
+    if types.is_decimal(kind) or types.is_null(kind):
+        return numbers(column, pa.float64())
+    if types.is_boolean(kind) and convert is _truth:
+        return numbers(column, pa.int8())
+    if types.is_temporal(kind) and convert is _time:
+        whole = pa.duration("us") if types.is_duration(kind) else pa.timestamp("us", getattr(kind, "tz", None))
+        return numbers(pc.cast(column, whole, safe=False), pa.int64()) / 1e6
+    if types.is_temporal(kind) and name == columns.episode:
+        column = column.cast(pa.string())
+    elif not types.is_string(kind):
+        raise ValueError(f"the column {name} holds {kind}, not numbers")
+    texts = _trimmed(column, ("",) if name == columns.episode and convert is not _number else _MISSING)
     with suppress(pa.ArrowInvalid):
         if convert in (_number, _truth, _time):
-            return np.asarray(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
+            return numbers(texts, pa.float64())
     for zone in (None, "UTC") if convert is _time else ():
         with suppress(pa.ArrowInvalid):
-            microseconds = texts.cast(pa.timestamp("us", zone)).cast(pa.int64())
-            return np.asarray(microseconds.to_numpy(zero_copy_only=False) / 1e6)
+            return numbers(texts.cast(pa.timestamp("us", zone)), pa.int64()) / 1e6
     coded = texts.dictionary_encode(null_encoding="encode")
-    codes, numbers = coded.indices.to_numpy(), np.full(len(coded.dictionary), np.nan)
+    codes, values = coded.indices.to_numpy(), np.full(len(coded.dictionary), np.nan)
     for code, text in enumerate(coded.dictionary.to_pylist()):
         try:
-            numbers[code] = np.nan if text is None else convert(text)
+            values[code] = np.nan if text is None else convert(text)
         except (ValueError, OverflowError):
             row = int((codes == code).argmax())
-            found = f"the column {name} holds {shown(values[row].as_py())} in row {first + row}"
+            found = f"the column {name} holds {shown(column[row].as_py())} in row {first + row}"
             raise ValueError(f"{found}, {_why(text, name, columns, convert)}") from None
-    return numbers[codes]
+    return values[codes]
 
 
 def _why(text: str, name: str, columns: Columns, convert: Converter) -> str:
@@ -363,8 +366,7 @@ def is_frame(source: Any) -> bool:
         return source.dtype.names is not None
     if hasattr(source, "to_numpy"):  # pandas and polars; a single column is no table
         return hasattr(source, "columns")
-    names = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__")
-    return isinstance(source, Mapping) or any(hasattr(source, name) for name in names)
+    return isinstance(source, Mapping) or any(hasattr(source, f"__arrow_c_{kind}__") for kind in ("stream", "array"))
 
 
 @contextmanager
@@ -414,16 +416,14 @@ def find_tables(sources: Any) -> tuple[Any, ...]:
 
 
 def _in_memory(source: Any) -> Any:
-    """A frame whose columns can be taken by their names, more than once: a table of Arrow if it has no other form."""
+    """A frame whose columns can be taken by their names, more than once."""
     if isinstance(source, np.ndarray):
         return {name: source[name] for name in source.dtype.names or ()}
     if isinstance(source, Mapping) or hasattr(source, "to_numpy"):
         return source
     import pyarrow as pa
-    import pyarrow.interchange
 
-    has_interface = hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
-    return pa.table(source) if has_interface else pyarrow.interchange.from_dataframe(source)
+    return pa.table(source)
 
 
 def is_table(source: Any) -> bool:
@@ -433,9 +433,8 @@ def is_table(source: Any) -> bool:
 
 def suffix_of(file: Path) -> str:
     """The format of a file by its name: the suffix, before .gz if that is the last."""
-    text_formats = (".csv", ".tsv")
     inner = Path(file.stem).suffix.lower()
-    return inner if file.suffix.lower() == ".gz" and inner in text_formats else file.suffix.lower()
+    return inner if file.suffix.lower() == ".gz" and inner in (".csv", ".tsv") else file.suffix.lower()
 
 
 def names_file(text: str) -> bool:
@@ -514,7 +513,7 @@ class _Parquet(_File):
     def count(self) -> int:
         return sum(self.blocks)
 
-    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
+    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[Cells]:
         starts = np.cumsum(self.blocks) - self.blocks
         groups = np.flatnonzero((starts >= section[0]) & (starts < (section[1] or np.inf))).tolist()
         with self._opened() as stored:
@@ -525,25 +524,21 @@ class _Parquet(_File):
                 if batch is None:
                     return
                 if batch.num_rows:
-                    yield {name: _cells(batch.column(name)) for name in names}
+                    yield {name: _arrow(batch.column(name), name) for name in names}
 
     def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
-        with self._opened() as stored:
-            metadata = stored.metadata
-            places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
-            groups = [metadata.row_group(i) for i in range(metadata.num_row_groups) if self.blocks[i]]
-            if not groups or not {*names} <= {*places}:
-                return None
-            known = [[group.column(places[name]).statistics for name in names] for group in groups]
-            for one in chain.from_iterable(known):
-                # Nulls, infinities and other types: reading the rows names the first of them.
-                if not (one and one.has_min_max and one.has_null_count and not one.null_count) or not all(
-                    isinstance(value, int | float) and np.isfinite(value) for value in (one.min, one.max)
-                ):
-                    return None
-            low, high = (
-                np.array([[getattr(one, end) for one in row] for row in known], float) for end in ("min", "max")
-            )
+        from pyarrow.dataset import dataset
+
+        with _undamaged("a Parquet file"):
+            (fragment,) = dataset(self.file, format="parquet").get_fragments()
+            groups = fragment.row_groups
+        known = [group.statistics or {} for group in groups if group.num_rows]
+        ends = [(row[name]["min"], row[name]["max"]) for row in known for name in names if name in row]
+        # Nulls, infinities and other types: reading the rows names the first of them.
+        is_known = len(ends) == len(known) * len(names) > 0
+        if not is_known or not all(isinstance(end, int | float) and np.isfinite(end) for pair in ends for end in pair):
+            return None
+        low, high = np.moveaxis(np.array(ends, dtype=float).reshape(len(known), len(names), 2), 2, 0)
         return low.min(axis=0), high.max(axis=0)
 
     def _opened(self) -> Any:
@@ -571,19 +566,19 @@ class _Text(_File):
     def _look(self, delimiter: str | None) -> None:
         with self._opened() as lines:
             header, rows = lines.readline().lstrip().removeprefix("#"), _rows("".join(islice(lines, _LOOKED_AT)))
-        delimiter = delimiter or ("\t" if self.kind == ".tsv" else _delimiter(header, rows.split("\n")[1:11]))
-        self.names = tuple(name.strip() for name in next(csv.reader([header], delimiter=delimiter), []))
-        self.delimiter = delimiter
-        if delimiter != ",":
+        mark = delimiter or ("\t" if self.kind == ".tsv" else _delimiter(header, rows.split("\n")[1:11]))
+        self.names = tuple(name.strip() for name in next(csv.reader([header], delimiter=mark), []))
+        self.delimiter = mark
+        if mark != ",":
             number = re.compile(r'(?:^|[;\t|])\s*"?[-+]?\d*,\d+"?\s*(?:$|[;\t|])', re.MULTILINE)
             commas = ", commas in numbers as decimal points" * bool(number.search(rows))
-            self.notes = (f"columns separated by {delimiter!r}{commas} in {file_name(self.file.name)}",)
+            self.notes = (f"columns separated by {mark!r}{commas} in {file_name(self.file.name)}",)
 
     def count(self) -> int:
         with self._opened() as lines:
             return sum(block.count(b"\n") for block in iter(lambda: lines.buffer.read(2**20), b"")) - 1
 
-    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
+    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[Cells]:
         first = 0
         with self._opened() as lines:
             lines.readline()
@@ -594,7 +589,7 @@ class _Text(_File):
                     yield {name: column[start : start + rows] for name, column in columns.items()}
                 first += count
 
-    def _cut(self, text: str, names: Sequence[str], first: int) -> ColumnValues:
+    def _cut(self, text: str, names: Sequence[str], first: int) -> Cells:
         """These columns of lines that are rows."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -602,13 +597,12 @@ class _Text(_File):
 
         if not text:
             return dict.fromkeys(names, ())
-        mark = self.delimiter if str(self.delimiter).isascii() else "\x1f"  # other characters Arrow does not take
-        content = text[1:].replace(str(self.delimiter), str(mark)).encode()
+        content = text[1:].encode()
         every = [str(place) for place in range(len(self.names))]
         wanted = [every[self.names.index(name)] for name in names]
         settings = (
             reader.ReadOptions(use_threads=False, column_names=every, block_size=len(content)),
-            reader.ParseOptions(delimiter=mark),
+            reader.ParseOptions(delimiter=self.delimiter),
             reader.ConvertOptions(include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())),
         )
         try:
@@ -619,7 +613,7 @@ class _Text(_File):
         if len(table) != text.count("\n") or any(line.count('"') % 2 for line in lines):
             raise ValueError(self._fault(lines, first))
         columns = [table[place].combine_chunks() for place in wanted]
-        if mark != "," and "," in text:
+        if self.delimiter != "," and "," in text:
             columns = [pc.replace_substring_regex(column, _COMMA, r"\1.\2") for column in columns]
         return dict(zip(names, columns, strict=True))
 
@@ -627,7 +621,7 @@ class _Text(_File):
         """The first line with a quote left open, or with more or fewer fields than the header, in a sentence."""
         width = len(self.names)
         for row, line in enumerate(lines, start=first):
-            start, count = repr(line.strip()[:60]), len(next(csv.reader([line], delimiter=self.delimiter or ",")))
+            start, count = repr(line.strip()[:60]), len(next(csv.reader([line], delimiter=str(self.delimiter))))
             if line.count('"') % 2:
                 return f"row {row} has a quote that is not closed: {start}"
             if count != width:
@@ -671,19 +665,15 @@ class _Arrays(Table):
     def count(self) -> int:
         return len(self._whole(self.names[0])) if self.names else 0
 
-    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
+    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[Cells]:
         columns = {name: self._whole(name) for name in names}
         if len({len(values) for values in columns.values()}) > 1:
             lengths = ", ".join(f"{len(values)} {name}" for name, values in columns.items())
             raise ValueError(f"its arrays must be equally long, got {lengths}")
         first, end = section[0], len(columns[names[0]]) if section[1] is None else section[1]
         for start in range(first, end, rows):
-            yield {name: _part(values, start, min(start + rows, end)) for name, values in columns.items()}
-
-
-def _part(column: Any, start: int, end: int) -> Any:
-    """Some rows of a column of any library."""
-    return _cells((column.iloc if hasattr(column, "iloc") else column)[start:end])
+            part = slice(start, min(start + rows, end))
+            yield {name: _arrow(getattr(values, "iloc", values)[part], name) for name, values in columns.items()}
 
 
 class _Npz(_File, _Arrays):
@@ -706,24 +696,22 @@ class _Frame(_Arrays):
     def __init__(self, source: Any) -> None:
         self.name, self._source = name_of(source), source
         keys = list(source if isinstance(source, Mapping) else getattr(source, "column_names", None) or source.columns)
-        levels = [] if isinstance(source, Mapping) else getattr(getattr(source, "index", None), "names", ())
-        self._levels = {str(name): name for name in levels if name is not None and name not in keys}
+        if hasattr(source, "index") and hasattr(source, "iloc"):  # pandas has names in the index, too
+            levels = [name for name in source.index.names if name is not None and name not in keys]
+            self._source, keys = source.reset_index(levels) if levels else source, [*keys, *levels]
         self._keys = {str(key): key for key in keys}
-        self.names = (*map(str, keys), *self._levels)
+        self.names = tuple(map(str, keys))
         count = self.count()
         self.blocks = tuple(min(_BLOCK, count - start) for start in range(0, count, _BLOCK))
 
     def _column(self, name: str) -> Any:
-        if name in self._levels:  # pandas has names in the index, too
-            return self._source.index.get_level_values(self._levels[name])
         return self._source[self._keys[name]]
 
     def fingerprint(self, columns: Columns) -> str:
         count = self.count()
-        text = [str(count)]
-        for values in map(self._whole, (*columns.states, *columns.next_states)):
-            text += [repr(_part(values, start, start + _HEAD).tolist()) for start in (0, max(count - _HEAD, 0))]
-        return hashlib.sha256("".join(text).encode()).hexdigest()[:16]
+        ends = [next(self.raw(columns.names, _HEAD, (start, count)), {}) for start in (0, max(count - _HEAD, 0))]
+        text = repr((count, [column.to_pylist() for cells in ends for column in cells.values()]))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 _FORMATS: dict[str, type[_File]] = {".parquet": _Parquet, ".csv": _Text, ".tsv": _Text, ".npz": _Npz}

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from certirl.data.episodes import Conversion, Steps, flat, has_action, numbered
 from certirl.data.formats import (
     WHOLE,
+    Cells,
     Columns,
-    ColumnValues,
     Section,
     Table,
     check_repeats,
@@ -99,21 +99,20 @@ class Names(Record):
     delimiter: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("state", "next_state"):
-            value = getattr(self, name)
-            columns = (value,) if isinstance(value, str) else value
-            if columns is not None and not (
-                isinstance(columns, Sequence) and columns and all(isinstance(n, str) and n for n in columns)
+        for name in (column.name for column in fields(self) if column.name != "delimiter"):
+            value, is_several = getattr(self, name), name in ("state", "next_state")
+            columns = (value,) if isinstance(value, str) or not is_several else value
+            is_list = isinstance(columns, Sequence) and len(columns) > 0
+            if value is not None and not (
+                is_list and all(isinstance(column, str) and (column or name == "episode") for column in columns)
             ):
-                raise TypeError(f"{setting(name)} must name one or more columns, got {shown(value)}")
-            freeze(self, **{name: None if columns is None else tuple(columns)})
-        for name in ("action", "episode", "step", "terminated"):
-            value = getattr(self, name)
-            if not isinstance(value, str | None) or (value == "" and name != "episode"):
-                raise TypeError(f"{setting(name)} must name a column, got {shown(value)}")
+                raise TypeError(
+                    f"{setting(name)} must name {'one or more columns' * is_several or 'a column'}, got {shown(value)}"
+                )
+            freeze(self, **{name: tuple(columns) if is_several and value is not None else value})
         delimiter = {"tab": "\t", "\\t": "\t"}.get(str(self.delimiter), self.delimiter)
-        if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
-            raise ValueError(f"{setting('delimiter')} must be a single character, got {shown(delimiter)}")
+        if delimiter is not None and not (isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()):
+            raise ValueError(f"{setting('delimiter')} must be a single character of ASCII, got {shown(delimiter)}")
         freeze(self, delimiter=delimiter)
 
     def check(self, columns: Sequence[str], *roles: str) -> None:
@@ -128,37 +127,27 @@ class Names(Record):
 
 
 def recognise(table: Table, names: Names, *, demonstrations: bool = False) -> Columns:
-    """Tell by their names what the columns of a table mean.
-
-    Args:
-        table: the table.
-        names: of the columns.
-        demonstrations: only states and actions are needed.
-    """
+    """Tell by their names what the columns of a table mean; for ``demonstrations`` states and actions are enough."""
     there = table.names
 
     def usual(given: str | None, *others: str) -> str | None:
         return next((name for name in (given, *others) if name in there), None)
 
-    if _is_headless(table):
-        raise ValueError(_incomplete(table, names, False, demonstrations))
+    # The first line of a file may hold numbers; the columns of a data frame may be numbered.
+    if table.unit == "file" and there and all(map(is_number, there)):
+        header = "state,action" if demonstrations else "state,action,next_state"
+        raise ValueError(f"the first row holds numbers: add a header line such as {header} (or state_0,state_1,…)")
     names.check(there, "state", "action", *(() if demonstrations else ("next_state", "episode", "step", "terminated")))
-    states, after = (
-        _coordinates(there, given, usual) for given, usual in ((names.state, STATE), (names.next_state, NEXT_STATE))
-    )
-    episode, action = usual(names.episode, *EPISODE), usual(names.action, *ACTION)
-    terminated, truncated = usual(names.terminated, *TERMINATED), usual(None, "truncated")
-    is_one = names.step is not None and not episode and not after
+    states, action = _coordinates(there, names.state, STATE), usual(names.action, *ACTION)
+    after = () if demonstrations else _coordinates(there, names.next_state, NEXT_STATE)
+    episode, terminated = usual(names.episode, *EPISODE), usual(names.terminated, *TERMINATED)
+    truncated, is_one = usual(None, "truncated"), names.step is not None and not episode and not after
     by_episode = not demonstrations and names.episode != "" and bool(episode or terminated or truncated or is_one)
-    needs_after = not (by_episode and (episode or is_one)) and not demonstrations
-    if (
-        action is None
-        or not states
-        or (needs_after and not after)
-        or (len(after) not in (0, len(states)) and not demonstrations)
-    ):
+    needs_after = not demonstrations and not (by_episode and (episode or is_one))
+    if action is None or not states or (needs_after and not after) or len(after) not in (0, len(states)):
         raise ValueError(_incomplete(table, names, by_episode, demonstrations))
-    for name in (roles := [*states, action, *(() if demonstrations else after)]):
+    roles = [*states, action, *after]
+    for name in roles:
         if roles.count(name) > 1:
             raise ValueError(f"the column {name} is named twice: state, action and next_state are different columns")
     unclear = sorted({"done", "dones"} & set(there))
@@ -167,25 +156,12 @@ def recognise(table: Table, names: Names, *, demonstrations: bool = False) -> Co
             f"the column {unclear[0]} does not say whether an episode was terminated or cut off: write "
             f"{setting('terminated', repr(unclear[0]))} if it was, or leave the column out if no state is terminal"
         )
-    for name in (*states, *after, action):
+    for name in filter(None, (*roles, episode, terminated, truncated)):
         if there.count(name) > 1:
             raise ValueError(f"it has more than one column {name}")
-    columns = Columns(
-        states=states,
-        next_states=() if demonstrations else after,
-        action=action,
-        episode=episode,
-        terminated=terminated,
-        truncated=truncated,
-        step=usual(names.step, "step"),
-        by_episode=by_episode,
-        dimension=table.coordinates(states),
-        delimiter=table.delimiter,
-    )
-    for name in columns.names:
-        if there.count(name) > 1:
-            raise ValueError(f"it has more than one column {name}")
-    return columns
+    step, dimension = usual(names.step, "step"), table.coordinates(states)
+    ends = (terminated, truncated)
+    return Columns(states, after, action, episode, *ends, step, by_episode, dimension, (), table.delimiter)
 
 
 def _coordinates(names: Sequence[str], given: Any, usual: Sequence[str]) -> tuple[str, ...]:
@@ -205,16 +181,8 @@ def _coordinates(names: Sequence[str], given: Any, usual: Sequence[str]) -> tupl
     return tuple(f"{name}_{number}" for number in range(len(numbers)))
 
 
-def _is_headless(table: Table) -> bool:
-    """Whether the first line of a file holds numbers; the columns of a data frame may be numbered."""
-    return table.unit == "file" and bool(table.names) and all(map(is_number, table.names))
-
-
 def _incomplete(table: Table, names: Names, by_episode: bool, demonstrations: bool) -> str:
     """What is missing, in a sentence."""
-    if _is_headless(table):
-        header = "state,action" if demonstrations else "state,action,next_state"
-        return f"the first row holds numbers: add a header line such as {header} (or state_0,state_1,…)"
     columns = "state (or state_0, …) and action"
     if by_episode:
         needs = f"a table of episodes needs the columns {names.episode or EPISODE[0]}, {columns}"
@@ -272,11 +240,9 @@ class Chunk(Record):
 
     def cut(self) -> list[Chunk]:
         """The whole table in parts that can be read independently."""
-        columns = (
-            self.columns
-            if self.columns.by_episode
-            else self.columns._replace(episode=None, terminated=None, truncated=None)
-        )
+        columns = self.columns
+        if not columns.by_episode:
+            columns = columns._replace(episode=None, terminated=None, truncated=None)
         return [replace(self, columns=columns, section=part) for part in self.table().sections(columns, self.rows)]
 
     def pieces(self) -> Iterator[Piece]:
@@ -343,14 +309,14 @@ class Chunk(Record):
         if first == 0:
             raise ValueError("there are no rows in it; leave it out")
 
-    def _whole(self, table: Table) -> list[ColumnValues]:
+    def _whole(self, table: Table) -> list[Cells]:
         """All rows in one batch; none if there are no rows."""
         columns, action = self.columns, self.columns.action
         batches = table.batches(columns, self.rows)
         parts = list(watched(batches, table.count, lambda cells: len(cells[action]), None, unit="rows"))
         return [{name: np.concatenate([part[name] for part in parts]) for name in columns.names}] if parts else []
 
-    def _check_present(self, cells: ColumnValues, first: int, table: Table | None) -> None:
+    def _check_present(self, cells: Cells, first: int, table: Table | None) -> None:
         """Refuse rows without a value: the first of them, or of a whole table all, and those outside the domain."""
         columns, conversion = self.columns, self.conversion
         needed = (*columns.required, *((columns.action,) if columns.next_states else ()))
@@ -392,7 +358,7 @@ class Chunk(Record):
             yield Steps.joined(held), begun
 
 
-def _side_by_side(cells: ColumnValues, names: tuple[str, ...]) -> Array:
+def _side_by_side(cells: Cells, names: tuple[str, ...]) -> Array:
     return np.column_stack([cells[name] for name in names])
 
 
@@ -566,7 +532,7 @@ def _counted(what: str, rows: NDArray[np.intp], table: Table, episode: str | Non
     """What is wrong in which row first, by the name of its episode in the table, and in how many more."""
     first, which = int(rows[0]), ""
     if episode is not None and not what.startswith(episode):
-        names = chain.from_iterable(batch[episode].tolist() for batch in table.raw([episode], ROWS))
+        names = chain.from_iterable(cells[episode].to_pylist() for cells in table.raw([episode], ROWS))
         which = f" ({episode} {next(islice(names, first, None))})"
     more = f" and {number_of(len(rows) - 1, 'further row')}" if len(rows) > 1 else ""
     return f"{what} in row {first}{which}{more}"
@@ -579,7 +545,7 @@ def _is_there(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(np.isfinite(values).reshape(len(values), -1).all(axis=1))
 
 
-def _is_last(cells: ColumnValues, columns: Columns) -> NDArray[np.bool_]:
+def _is_last(cells: Cells, columns: Columns) -> NDArray[np.bool_]:
     """Which rows are the last of their episode ``[n]``."""
     n = len(cells[columns.action])
     episodes = np.zeros(n) if columns.episode is None else cells[columns.episode]
@@ -644,13 +610,7 @@ def _opened(
 ) -> list[Chunk]:
     """Open tables and look at the columns of all of them before reading any row.
 
-    Args:
-        sources: a file, a folder, a glob pattern, a data frame, or a list of these.
-        names: of the columns.
-        conversion: its domain, if it has one, must have as many coordinates as the states.
-        rows: of a batch.
-        demonstrations: only states and actions are needed.
-        allow_repeats: True to accept copies; None where the caller has no such setting.
+    ``allow_repeats`` is True to accept copies, and None where the caller has no such setting.
     """
     chunks: list[Chunk] = []
     for source in find_tables(sources):
@@ -659,23 +619,21 @@ def _opened(
             columns = recognise(table, names, demonstrations=demonstrations)
             if conversion.domain is not None and conversion.state is None:
                 check_coordinates(columns.dimension, conversion.domain)
-        batch = rows or (EPISODE_ROWS if columns.by_episode else ROWS)
-        place = str(source) if isinstance(source, Path) else source
-        chunks.append(Chunk(place, columns, conversion, batch, WHOLE, table.fingerprint(columns)))
+            batch = rows or (EPISODE_ROWS if columns.by_episode else ROWS)
+            place = str(source) if isinstance(source, Path) else source
+            chunks.append(Chunk(place, columns, conversion, batch, WHOLE, table.fingerprint(columns)))
         dimension = chunks[0].columns.dimension
         if columns.dimension != dimension:
-            s = "s" * (dimension != 1)
-            raise ValueError(
-                f"states have {dimension} coordinate{s} in {chunks[0].name} but {columns.dimension} in {table.name}"
-            )
+            other = f"but {columns.dimension} in {table.name}"
+            raise ValueError(f"states have {number_of(dimension, 'coordinate')} in {chunks[0].name} {other}")
     if not allow_repeats:
-        _check_repeats(chunks, can_allow=allow_repeats is not None)
+        check_repeats(((chunk.name, chunk.fingerprint) for chunk in chunks), can_allow=allow_repeats is not None)
+        _check_formats(chunks)
     return _with_action_names(chunks)
 
 
-def _check_repeats(chunks: Sequence[Chunk], *, can_allow: bool) -> None:
-    """Refuse the same data, copied or in two formats."""
-    check_repeats(((chunk.name, chunk.fingerprint) for chunk in chunks), can_allow=can_allow)
+def _check_formats(chunks: Sequence[Chunk]) -> None:
+    """Refuse the same data in two formats."""
     kinds = [chunk.table().kind for chunk in chunks]
     heads: dict[Any, int] = {}
     for index, chunk in enumerate(chunks if len(set(kinds)) > 1 else ()):
