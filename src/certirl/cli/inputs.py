@@ -423,8 +423,9 @@ def policy_of(expert: Expert, source: Source, options: argparse.Namespace) -> An
     if expert.function is not None:
         return expert.function
     if expert.file is None:
-        _check_alternatives(source.data)
-        return policy_from(source.data, errors=options.errors)
+        log: Any = source.data
+        _check_alternatives(log)
+        return policy_from(log, errors=options.errors)
     names = {"actions": source.action_names or None, **names_of(options)}
     (states, actions, episodes), _ = read_demonstrations(expert.file, **names)
     try:

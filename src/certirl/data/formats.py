@@ -163,7 +163,7 @@ def _arrow(values: Any, name: str) -> Any:
     if hasattr(values, "to_arrow"):  # polars
         values = values.to_arrow()
     elif isinstance(values, np.ndarray) and values.dtype.kind in "fmMc":  # what Arrow has no name for
-        units = {"f": np.float64, "m": "timedelta64[us]", "M": "datetime64[us]"}
+        units: dict[str, Any] = {"f": np.float64, "m": "timedelta64[us]", "M": "datetime64[us]"}
         if values.dtype.kind == "c":
             raise ValueError(f"the column {name} holds {values.dtype}, not numbers")
         is_plain = values.dtype.isnative and values.dtype.itemsize <= 8

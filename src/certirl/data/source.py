@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -43,20 +42,12 @@ _WITH_CORNERS = 8  # coordinates of a box whose corners are looked at
 _DRAWN = 20_000  # states among which they are searched for in more coordinates, and by which they are described
 
 
-class Source(Record, ABC):
-    """Where transitions come from: `Simulated` or `Logged`.
-
-    Attributes:
-        data: the simulator or the log itself.
-        is_log: no more can be drawn.
-        noun: its kind in words.
-
-    :meta private:
-    """
+class _Described(Record):
+    """What a simulator and a log have in common; checks that one of them always passes do nothing here."""
 
     data: Any
-    is_log: ClassVar[bool]
-    noun: ClassVar[str]
+    has_terminal_states: Any  # of each kind
+    counts: Any
 
     @property
     def domain(self) -> Box:
@@ -83,50 +74,20 @@ class Source(Record, ABC):
         """The names of the coordinates; empty if they have none."""
         return as_names(getattr(self.data, "coordinate_names", ()), len(self.domain), "coordinates")
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was done to a log while it was read."""
-        return ()
-
-    @property
-    def states(self) -> Array | None:
-        """The states of a log ``[n, d]``; None if any can be asked about."""
-        return None
-
-    @property
-    def sampling(self) -> Sampling:
-        """How the rows depend on each other."""
-        return "independent"
-
-    @property
-    def counts_of_rows(self) -> Counts | None:
-        """The rows that were asked for so far; None for a log."""
-        return None
-
-    def for_purpose(self, purpose: Purpose) -> Source:
-        """The same with rows counted for another purpose."""
-        return self
-
-    @property
-    @abstractmethod
-    def has_terminal_states(self) -> bool:
-        """Whether some states are terminal: marked in a log, or among many states of a simulator."""
-
-    @abstractmethod
-    def terminal(self) -> tuple[Terminal | None, TerminalBoxes | None]:
-        """A function that says which states are terminal, and boxes that describe them.
-
-        Each is None where there is none. Boxes learned from a log are a function only if they are reliable.
-        """
-
     def check_without_terminal(self) -> None:
         """Refuse terminal states."""
         if self.has_terminal_states:
             raise ValueError(NO_TERMINAL_STATES)
 
-    @abstractmethod
-    def number_to_draw(self, asked: Any, *, usual: int, most: int = MOST_SAMPLES, paired: Any = None) -> int:
-        """Draws of every action, the usual ones if none are asked for; 0 for a log, where both settings are refused."""
+    def check_noise(self) -> None:
+        """Refuse random numbers on which no proof can rest."""
+        fault = self.noise_fault()
+        if fault:
+            raise ValueError(fault)
+
+    def per_action(self, samples: int) -> int:
+        """Transitions of the action with fewest: those of a log, else as many as are drawn."""
+        return int(self.counts(samples).min())
 
     def check_states(self, samples: int, least: int, most: int) -> None:
         """Refuse a simulator that cannot be asked about this many single states."""
@@ -141,77 +102,15 @@ class Source(Record, ABC):
         """A sentence about random numbers on which no proof can rest, as in `dependence.noise_fault`; or nothing."""
         return ""
 
-    def check_noise(self) -> None:
-        """Refuse random numbers on which no proof can rest."""
-        fault = self.noise_fault()
-        if fault:
-            raise ValueError(fault)
-
     def check_has_noise(self) -> None:
         """Refuse simulators without noise, of which draws certify nothing: where f jumps, so does E[f(s')|s, a]."""
 
     def check_enough(self, samples: int, columns: int, least: int) -> None:
         """Refuse so few draws of every action that no proof with these columns could come from them."""
 
-    def rows_for_trials(self, most: int) -> int:
-        """The usual number of rows of each action by which an answer is tried: as many as it took."""
-        return 0
-
-    def corners(self) -> Array:
-        """The corners of the box where a reward is judged ``[m, d]``: none of a log, which need not have been there."""
-        return np.empty((0, len(self.domain)))
-
-    @abstractmethod
-    def generator(self, rng: Any, role: str = "", *, plain: bool = False) -> np.random.Generator:
-        """The generator of a task, as in `as_generator`; for a log of seed 0 if none is given."""
-
-    @abstractmethod
-    def counts(self, drawn: int) -> NDArray[np.int64]:
-        """Transitions of every action of a log; of a simulator the number that is drawn of each ``[1]``."""
-
-    def per_action(self, samples: int) -> int:
-        """Transitions of the action with fewest: those of a log, else as many as are drawn."""
-        return int(self.counts(samples).min())
-
-    @abstractmethod
-    def stream(
-        self, samples: int, basis: Basis, rng: Any, *, design: bool | Design = True, paired: bool | None = None
-    ) -> Draws | Transitions:
-        """All transitions of a log, or draws.
-
-        Args:
-            samples: draws of every action.
-            basis: its design or its weight gives the states.
-            rng: a seed or Generator.
-            design: as in `draw`.
-            paired: draw with the same random numbers for every action; by a trial if None.
-        """
-
-    @abstractmethod
-    def pools(
-        self,
-        share: float,
-        basis: Basis,
-        rng: Any,
-        *,
-        samples: int = 0,
-        design: bool | Design = True,
-        paired: bool | None = None,
-    ) -> tuple[Pool, Pool]:
-        """Independent pools for training and for a proof: of draws, or of a divided log.
-
-        Args:
-            share: the part for training.
-            basis: as in `stream`, like design and paired.
-            rng: a seed or Generator.
-            samples: draws of every action in both pools together; none before the pools grow if left out.
-            design: of the states.
-            paired: draw with the same random numbers for every action.
-        """
-
 
 @dataclass(frozen=True, eq=False)
-class Simulated(Source):
+class Simulated(_Described):
     """A simulator, checked and counted.
 
     :meta private:
@@ -219,6 +118,9 @@ class Simulated(Source):
 
     data: Counted
     is_log, noun = False, "the simulator"
+    notes: ClassVar[tuple[str, ...]] = ()
+    states: ClassVar[Array | None] = None  # any can be asked about
+    sampling: ClassVar[Sampling] = "independent"
 
     @property
     def counts_of_rows(self) -> Counts:
@@ -239,7 +141,7 @@ class Simulated(Source):
         return bool(terminal(self._drawn_states() if along is None else domain.mesh(along)).any())
 
     def terminal(self) -> tuple[Terminal | None, TerminalBoxes | None]:
-        """Its function, and boxes that describe where it is true."""
+        """A function that says which states are terminal, and boxes that describe them; None where there is none."""
         terminal = terminal_of(self.data)
         if terminal is None:
             return None, None
@@ -251,7 +153,7 @@ class Simulated(Source):
         return self.domain.uniform(_DRAWN, np.random.default_rng(0))
 
     def number_to_draw(self, asked: Any, *, usual: int, most: int = MOST_SAMPLES, paired: Any = None) -> int:
-        """As many as are asked for, or the usual number."""
+        """Draws of every action, the usual number if none is asked for."""
         if paired is not None:
             as_flag(paired, "paired")
         return as_samples(usual if asked is None else asked, most=most)
@@ -285,33 +187,42 @@ class Simulated(Source):
             raise ValueError(f"{setting('samples')} must be at least {least:,} for {columns} columns, got {samples:,}")
 
     def rows_for_trials(self, most: int) -> int:
-        """As many as it was asked about for the answer."""
+        """The usual number of rows of each action by which an answer is tried: as many as it took."""
         return min(self.data.counts.most("answer"), most)
 
     def corners(self) -> Array:
-        """All of them, but of a box of many coordinates none."""
+        """The corners of the box where a reward is judged ``[m, d]``; of one of many coordinates none."""
         sides = [np.array(side) for side in self.domain]
         return mesh(sides) if len(sides) <= _WITH_CORNERS else np.empty((0, len(sides)))
 
     def generator(self, rng: Any, role: str = "", *, plain: bool = False) -> np.random.Generator:
-        """As in `as_generator`."""
+        """The generator of a task, as in `as_generator`."""
         return as_generator(rng, role, plain=plain)
 
     def counts(self, drawn: int) -> NDArray[np.int64]:
-        """As many as are drawn ``[1]``."""
+        """Transitions of every action: as many as are drawn ``[1]``."""
         return np.array([drawn])
 
     def stream(
         self, samples: int, basis: Basis, rng: Any, *, design: bool | Design = True, paired: bool | None = None
     ) -> Draws:
-        """Draws of every action."""
+        """Draws of every action, paired by a trial if that is not said; states as in `draw`."""
         pairs = can_pair(self.data, basis, rng, asked=paired)
         return draw(self.data, basis, samples, rng, design=design, paired=pairs)
 
     def pools(
         self, share: float, basis: Basis, rng: Any, *, samples: int = 0, paired: bool | None = None, **settings: Any
     ) -> tuple[Pool, Pool]:
-        """Draws, of which there can be more."""
+        """Independent pools of draws for training and for a proof, in which there can be more.
+
+        Args:
+            share: the part for training.
+            basis: its design or its weight gives the states.
+            rng: a seed or Generator.
+            samples: draws of every action in both pools together; none before the pools grow if left out.
+            paired: draw with the same random numbers for every action; by a trial if None.
+            **settings: as in `draw`.
+        """
         generator = as_generator(rng)
         pairs = can_pair(self.data, basis, generator, asked=paired)
         settings = {"design": True, "refuse_terminal": True, "keeps": True, "paired": pairs} | settings
@@ -324,7 +235,7 @@ class Simulated(Source):
 
 
 @dataclass(frozen=True, eq=False)
-class Logged(Source):
+class Logged(_Described):
     """A log, which is used as it is.
 
     :meta private:
@@ -332,6 +243,7 @@ class Logged(Source):
 
     data: Transitions
     is_log, noun = True, "the log"
+    counts_of_rows: ClassVar[Counts | None] = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -354,14 +266,14 @@ class Logged(Source):
         return self.data.terminal is not None and bool(self.data.terminal.any())
 
     def terminal(self) -> tuple[Terminal | None, TerminalBoxes | None]:
-        """Boxes learned from the marks, a function only if they are reliable."""
+        """Boxes learned from the marks: a function, if they are reliable, and a description; None without marks."""
         if self.data.terminal is None or not self.data.terminal.any():
             return None, None
         boxes = learn_terminal_boxes(self.data.next_states, self.data.terminal)
         return (boxes if boxes.reliable else None), boxes
 
     def number_to_draw(self, asked: Any, *, usual: int, most: int = MOST_SAMPLES, paired: Any = None) -> int:
-        """None; both settings are refused."""
+        """0; both settings are refused."""
         for name, value in {"samples": asked, "paired": paired}.items():
             if value is not None:
                 raise ValueError(for_simulators(name))
@@ -379,8 +291,20 @@ class Logged(Source):
             if isinstance(note, Bias):
                 raise ValueError(f"a proof needs rows as they were logged, and {note}: {note.cure}")
 
+    def for_purpose(self, purpose: Purpose) -> Logged:
+        """Itself: nothing is counted."""
+        return self
+
+    def rows_for_trials(self, most: int) -> int:
+        """None."""
+        return 0
+
+    def corners(self) -> Array:
+        """None: the log need not have been there ``[0, d]``."""
+        return np.empty((0, len(self.domain)))
+
     def generator(self, rng: Any, role: str = "", *, plain: bool = False) -> np.random.Generator:
-        """Of seed 0 if none is given."""
+        """The generator of a task, of seed 0 if none is given."""
         return as_generator(0 if rng is None else rng, role, plain=plain)
 
     def counts(self, drawn: int) -> NDArray[np.int64]:
@@ -392,7 +316,7 @@ class Logged(Source):
         return self.data
 
     def pools(self, share: float, basis: Basis, rng: Any, **settings: Any) -> tuple[Pool, Pool]:
-        """Two parts of it, and what can be known of the second before it is read."""
+        """Pools of two parts of it, for training and for a proof, and what can be known of the second beforehand."""
         training, fresh = self.divided(share, rng)
         if self.sampling == "independent":
             return Pool([training]), Pool([fresh])
@@ -406,14 +330,10 @@ class Logged(Source):
         return Pool([training]), Pool([fresh], expected=expected, single=single, single_share=share)
 
     def divided(self, share: float, rng: np.random.Generator) -> tuple[Transitions, Transitions]:
-        """Two disjoint parts, for training and for a proof; a log on which no proof can rest is refused.
+        """Two disjoint parts, this share of it and the rest; a log on which no proof can rest is refused.
 
         The parts are random, of whole episodes; the first is the beginning of a log whose rows are in the order of
         time.
-
-        Args:
-            share: of the rows or episodes, for training.
-            rng: for the division.
         """
         self.check_declared()
         self.check_without_terminal()
@@ -435,6 +355,9 @@ class Logged(Source):
         return training, log.where(~first)
 
 
+Source = Simulated | Logged
+
+
 def for_simulators(name: str) -> str:
     """Why ``samples`` or ``paired`` must be left out with a log."""
     reasons = {
@@ -447,7 +370,7 @@ def for_simulators(name: str) -> str:
 
 def as_source(source: Any) -> Source:
     """A simulator, a log or a table as a source; anything else is refused."""
-    if isinstance(source, Source):
+    if isinstance(source, Simulated | Logged):
         return source
     source = as_log(source)
     if isinstance(source, Transitions):
