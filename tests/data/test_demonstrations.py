@@ -6,7 +6,7 @@ import pytest
 import certirl
 from certirl.data.demonstrations import _nearest, chernoff_interval
 from certirl.data.policy import as_policy
-from certirl.fit.effects import held_out_rows
+from certirl.fit.regression import held_out_rows
 from certirl.ground.domain import as_domain
 
 

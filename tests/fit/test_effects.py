@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.fit.effects import NOISELESS, Nearby, regress_next_states, unit_chart
+from certirl.fit.effects import unit_chart
+from certirl.fit.next_states import NOISELESS, Nearby, regress_next_states
 from certirl.ground.domain import as_domain
 
 BOX, SPREAD = as_domain(((-1.0, 1.0), (-20.0, 20.0))), np.array([0.03, 0.6])

@@ -10,18 +10,10 @@ from certirl.data.policy import as_policy
 from certirl.data.source import as_source
 from certirl.data.terminal import learn_terminal_boxes
 from certirl.fit import action_values as ending
-from certirl.fit.effects import (
-    CLEARLY,
-    drawn_effects,
-    drawn_log,
-    held_out_errors,
-    held_out_rows,
-    live_states,
-    regress,
-    regress_next_states,
-    value_basis,
-)
+from certirl.fit.effects import drawn_effects, drawn_log, live_states, value_basis
 from certirl.fit.ends import Episodes, Reached, avoided_ends, compare_ends, disturbed, follow, some_avoided, walked_ends
+from certirl.fit.next_states import CLEARLY, held_out_errors, regress_next_states
+from certirl.fit.regression import held_out_rows, regress
 from certirl.fit.value_program import comparisons
 from certirl.functions.bases import MOST_FUNCTIONS, of_degree
 from certirl.functions.cells import Cells

@@ -10,16 +10,16 @@ from scipy.optimize import minimize
 import certirl
 from certirl.data.policy import as_policy
 from certirl.fit.effects import (
-    Effects,
+    KnownEffects,
     drawn_effects,
     drawn_log,
     live_states,
     noise_ratio,
     observed_effects,
-    regress,
     richer,
     value_basis,
 )
+from certirl.fit.regression import RegressedEffects, regress
 from certirl.fit.value_program import LeastSquares, comparisons, fit_value, profile_at
 from certirl.functions.bases import of_degree
 from certirl.functions.cells import Cells
@@ -200,7 +200,7 @@ def test_a_box_without_living_states_is_refused():
 
 
 def test_effects_of_a_policy_are_mixed_by_its_probabilities():
-    effects: Effects = effects_of(Corridor())
+    effects = effects_of(Corridor())
     chances = np.tile([0.2, 0.3, 0.5], (len(effects), 1))
     after = [effects.after(action, EVERY) for action in range(3)]
     assert np.allclose(effects.of_policy(chances, EVERY), 0.2 * after[0] + 0.3 * after[1] + 0.5 * after[2])
@@ -243,9 +243,9 @@ def test_stored_effects_are_the_same():
     regressed = regress(drawn_log(simulator, 500, rng, paired=True), basis).effects(lazy.states)
     some, actions = np.arange(0, 2_000, 7), rng.integers(3, size=286)
     w, half = rng.normal(size=5), rng.random(2_000) < 0.5
-    for effects in (lazy, regressed):
+    for effects, kind in ((lazy, KnownEffects), (regressed, RegressedEffects)):
         kept = effects.stored()
-        assert (kept.rows is None) == (effects is regressed) == (kept.values is not None) and kept.n_actions == 3
+        assert isinstance(kept, kind) and kept.n_actions == 3 and getattr(kept, "values", kept) is not None
         assert np.allclose(kept.after(actions, some), effects.after(actions, some))
         assert np.allclose(kept.after_each(slice(9)), effects.after_each(slice(9)))
         assert np.allclose(kept.ahead(w), effects.ahead(w))

@@ -90,9 +90,9 @@ def test_effects_that_are_kept_for_their_functions_keep_the_width():
     moved = np.random.default_rng(0).uniform(-1, 1, (2, 4, 300, 6))
     states = np.random.default_rng(1).uniform(-1, 1, (300, 6))
     sigmoids = Sigmoids.of_data(50, states, BOX)
-    of_two_draws = effects.Effects.at_next_states(sigmoids, states, moved, None, ())
+    of_two_draws = effects.MeanEffects.of(sigmoids, states, moved, None, ())
     rows = value_program.comparisons(of_two_draws, as_policy(expert, 4))
-    assert rows.effects.rows is not None
+    assert isinstance(rows.effects, effects.KnownEffects)
     kept, reward_basis = value_program.choose_width(rows, reward_basis=sigmoids, discount=0.9)
     assert kept is rows and reward_basis is sigmoids
 

@@ -21,20 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.fit.effects import (
-    EffectModel,
-    Effects,
-    LeastSquaresSums,
-    ValueProblem,
-    ended,
-    neighbour_products,
-    richer,
-    rows_of_actions,
-    solve_normal,
-    unit_chart,
-    value_at,
-)
+from certirl.fit.effects import Effects, ValueProblem, richer
 from certirl.fit.ends import Episodes
+from certirl.fit.estimates import SURE, EffectModel, RegressionModel
+from certirl.fit.regression import solve_normal
 from certirl.fit.value_program import Comparisons, LeastSquares, ValueFit, as_grid, fit_value
 from certirl.functions.features import Features
 from certirl.functions.functions import Functions
@@ -82,13 +72,8 @@ class Choices(NamedTuple):
 
 def choices(rows: Comparisons) -> Choices:
     """The choices in the comparisons: the first function is 0 at terminal states alone."""
-    lost = rows.advantages(np.eye(1, rows.effects.basis.size)[0]) / constant(rows.effects)
+    lost = rows.advantages(np.eye(1, rows.effects.basis.size)[0]) / rows.effects.constant
     return Choices(*(float(np.maximum(sign * lost, 0.0).mean()) if len(lost) else 0.0 for sign in (-1.0, 1.0)))
-
-
-def constant(effects: Effects) -> float:
-    """The value of the first function at states that are not terminal."""
-    return float(effects.before(slice(1))[0, 0])
 
 
 def avoids_termination(rows: Comparisons, walked: Callable[[], tuple[Episodes, Episodes]]) -> bool:
@@ -102,7 +87,7 @@ def avoids_termination(rows: Comparisons, walked: Callable[[], tuple[Episodes, E
         walked: makes episodes of the expert and of random actions, from the same states.
     """
     effects = rows.effects
-    if (continuing(effects) > 0.5).all() or not len(rows):
+    if (effects.continuing > 0.5).all() or not len(rows):
         return False
     chosen = choices(rows)
     if chosen.sought > (1e-9 if effects.noiseless else max(RARELY, SELDOM * chosen.avoided)):
@@ -110,14 +95,6 @@ def avoids_termination(rows: Comparisons, walked: Callable[[], tuple[Episodes, E
     expert, random = walked()
     more = expert.steps - random.steps
     return float(more.mean()) > CLEARLY * float(more.std()) / np.sqrt(len(more))
-
-
-def continuing(effects: Effects) -> Array:
-    """The probability that a walk continues after each action ``[A, n]``.
-
-    An estimate may lie a little beyond 0 and 1.
-    """
-    return effects.ahead(np.eye(1, effects.basis.size)[0]) / constant(effects)
 
 
 def fit_lifted_value(
@@ -134,7 +111,7 @@ def fit_lifted_value(
     would have R pay the whole value of continuing at once, and the functions of R would spread that to neighbours.
     """
     effects = rows.effects
-    level, probability = constant(effects), continuing(effects)
+    level, probability = effects.constant, effects.continuing
     continues = probability > 0.5
     terminating = np.asarray(~continues.any(axis=0))
     kept = ~terminating
@@ -148,7 +125,7 @@ def fit_lifted_value(
         return _shifted(w, max(-least_value(w), 0.0) / level)
 
     if further is not None:
-        further = further.at(np.asarray((continuing(further) > 0.5).any(axis=0)))
+        further = further.at(np.asarray((further.continuing > 0.5).any(axis=0)))
     program: dict[str, Any] = {"discount": discount, "reward_basis": reward_basis, **prices}
     fit = fit_value(rows.at(kept), **program, adjust=positive, further=further)
     enough = ENOUGH * fit.residual / (1 - discount)
@@ -176,23 +153,20 @@ def _shifted(coefficients: Array, amount: float) -> Array:
     return shifted
 
 
-COMPARED = 5_000  # rows of each action whose errors are compared with their neighbours
-SURE = 0.999  # a probability of continuing that counts as certain
-
-
 def action_values(
     problem: ValueProblem, model: EffectModel, fit: ValueFit, lifted: LiftedFit | None
 ) -> tuple[Functions, Array, float]:
     """(P̂_aV)(s) as functions of the state, with their estimated error over the effect of an action."""
-    if model.regression is not None:
-        fitted = model.regression.weights @ fit.value
-        return model.regression.columns, fitted, _regression_error(problem, model, fit, fitted)
+    if isinstance(model, RegressionModel):
+        fitted, columns = model.regression.weights @ fit.value, model.columns
+        predicted = np.stack([columns.combined(model.effects.states, coefficients) for coefficients in fitted])
+        return columns, fitted, model.error(problem, fit.value, 0.0, _effect(predicted))
     effects, goals = model.effects, model.effects.ahead(fit.value)
     states = effects.states
     if lifted is not None:  # no choice is made where every action terminates, and a jump there spoils the fit elsewhere
         kept = ~lifted.terminating
         if not effects.noiseless:  # estimates of termination differ at a threshold, by the whole value of continuing
-            kept &= (continuing(effects) > SURE).all(axis=0)
+            kept &= (effects.continuing > SURE).all(axis=0)
         states, goals = states[kept], goals[:, kept]
     if not effects.noiseless:  # what all actions share, termination and noise above all, is the hardest to fit
         goals = goals - goals.mean(axis=0)
@@ -203,17 +177,13 @@ def action_values(
     candidates = candidates or [richer(effects.basis, 0.5)]
     errors = [_held_out_error(columns, states, goals, held_out) for columns in candidates]
     best = candidates[int(np.argmin(errors))]
-    error = (_next_state_error(problem, model, fit) if model.by_next_states else min(errors)) / max(
-        _effect(goals), 1e-300
-    )
-    if model.next_states is not None:  # at least what sampling leaves in the mean next state
-        error = max(error, model.next_states.error)
+    error = model.error(problem, fit.value, min(errors), _effect(goals))
     return best, LeastSquares(best, states)(goals.T).T, error
 
 
 def _effect(values: Array) -> float:
     """The root mean square difference of two actions' values ``[A, n]``."""
-    return float(np.sqrt(np.mean((values - values.mean(axis=0)) ** 2) * 2))
+    return max(float(np.sqrt(np.mean((values - values.mean(axis=0)) ** 2) * 2)), 1e-300)
 
 
 def _held_out_error(columns: Functions, states: Array, goals: Array, held_out: NDArray[np.bool_]) -> float:
@@ -221,45 +191,6 @@ def _held_out_error(columns: Functions, states: Array, goals: Array, held_out: N
     fitted = LeastSquares(columns, states[~held_out])(goals[:, ~held_out].T)
     predicted = np.stack([columns.combined(states[held_out], coefficients) for coefficients in fitted.T])
     return float(np.sqrt(np.mean((predicted - goals[:, held_out]) ** 2)))
-
-
-def _next_state_error(problem: ValueProblem, model: EffectModel, fit: ValueFit) -> float:
-    """Root mean square error of the next-state model in V at the next states, without the noise.
-
-    Only transitions that continue, and from states that surely do, count: beside terminal states the whole value of
-    continuing would count as an error.
-    """
-    assert model.next_states is not None and model.log is not None
-    log, basis, total, count = model.log, model.effects.basis, 0.0, 0
-    observed = value_at(basis, fit.value, log.next_states, problem.is_terminal, log.terminal)
-    over = ended(log.next_states, problem.is_terminal, log.terminal)
-    for action in range(log.n_actions):
-        of_action = log.actions == action
-        rows = np.flatnonzero(of_action if over is None else of_action & ~over)[:COMPARED]
-        predicted = model.next_states.effects(basis, log.states[rows], np.random.default_rng(0))
-        sure = continuing(predicted)[action] > SURE if len(rows) else np.zeros(0, dtype=bool)
-        errors, rows = (observed[rows] - predicted.ahead(fit.value)[action])[sure], rows[sure]
-        places = unit_chart(log.states[rows], problem.domain, problem.periodic)
-        total, count = total + len(rows) * neighbour_products(errors[:, None], places), count + len(rows)
-    return float(np.sqrt(max(total / max(count, 1), 0.0)))
-
-
-def _regression_error(problem: ValueProblem, model: EffectModel, fit: ValueFit, fitted: Array) -> float:
-    """Error of regressed effects over the effect of an action; at least what sampling leaves in a comparison."""
-    assert model.regression is not None and model.log is not None
-    log, columns, total, count = model.log, model.regression.columns, 0.0, 0
-    values = value_at(model.regression.basis, fit.value, log.next_states, problem.is_terminal, log.terminal)
-    for rows in rows_of_actions(log):
-        fits = LeastSquaresSums.of(log, columns, lambda of_action: values[of_action, None], rows[:, 1::2]).solve()
-        for held_out, coefficients in zip(rows[:, ::2], fits[:, :, 0], strict=True):
-            states = log.states[held_out]
-            errors = values[held_out] - columns.combined(states, coefficients)
-            places = unit_chart(states, problem.domain, problem.periodic)
-            total, count = total + len(errors) * neighbour_products(errors[:, None], places), count + len(errors)
-    predicted = np.stack([columns.combined(model.effects.states, coefficients) for coefficients in fitted])
-    # A difference of two actions has the errors of both; a fit on half of the data has twice that of the whole.
-    squared = max(total / count, float(fit.value @ model.regression.noise @ fit.value))
-    return float(np.sqrt(squared)) / max(_effect(predicted), 1e-300)
 
 
 def spectral_radius(rows: Comparisons) -> float:

@@ -24,8 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy, as_policy, simulate
-from certirl.fit.effects import EffectModel, LeastSquaresSums, ValueProblem
+from certirl.fit.effects import ValueProblem
+from certirl.fit.estimates import EffectModel, RegressionModel
 from certirl.fit.program import SolverFailed, numbers_of
+from certirl.fit.regression import solve_normal
 from certirl.fit.value_program import Comparisons
 from certirl.functions.features import Features
 from certirl.ground import archive
@@ -201,7 +203,6 @@ def feature_path(
     rows: Comparisons,
     features: Features,
     preference: Preference,
-    dynamics: Any,
 ) -> FeaturePath | None:
     """The path of rewards, a row for each number of features; None if no weights favour the expert.
 
@@ -211,16 +212,15 @@ def feature_path(
         rows: the comparisons.
         features: f_i.
         preference: signs and a guess.
-        dynamics: the simulator, or the model of the next state of a log.
     """
     _check_different(features, model.effects.states, model.effects.n_actions)
-    if model.effects.regression is not None:
+    if isinstance(model, RegressionModel):
         values = _regressed_values(rows, features, problem.discount)
         kept = np.flatnonzero((rows.which < REGRESSED) & (rows.margins > 0))
         costs = cost_differences(rows, features, problem.discount, kept)
         gains = Gains(rows.gains(kept) @ values + costs, rows.margins[kept], rows.which[kept])
     else:
-        gains = _walked_gains(problem, model, rows, features, dynamics)
+        gains = _walked_gains(problem, model, rows, features)
     if not len(gains.values):
         return None
     best: dict[int, _Weights] = {}
@@ -314,19 +314,16 @@ def _regressed_values(rows: Comparisons, features: Features, discount: float) ->
         left = effects.before(block) - discount * effects.of_policy(rows.chances, block)
         gram += left.T @ left
         cross += left.T @ _of_policy(features, effects.states[block], rows.chances[block])
-    squares = np.zeros((features.size, features.size))
-    return LeastSquaresSums(len(effects), gram, cross[None], np.zeros(1), squares).solve()[0]
+    return solve_normal(gram, cross)
 
 
-def _walked_gains(
-    problem: ValueProblem, model: EffectModel, rows: Comparisons, features: Features, dynamics: Any
-) -> Gains:
+def _walked_gains(problem: ValueProblem, model: EffectModel, rows: Comparisons, features: Features) -> Gains:
     """By walks of the expert after each action, with the same random numbers for every action."""
     effects = model.effects
     chosen = np.unique(np.linspace(0, len(effects) - 1, STATES).astype(np.intp))
-    draws = 1 if getattr(dynamics if model.next_states is dynamics else effects, "noiseless", False) else DRAWS
+    draws = 1 if model.dynamics.noiseless else DRAWS
     ahead = np.stack([
-        _walked(problem, dynamics, effects.states[chosen], action, draws, features)
+        _walked(problem, model.dynamics, effects.states[chosen], action, draws, features)
         for action in range(effects.n_actions)
     ])  # fmt: skip
     expert = np.einsum("na,anp->np", rows.chances[chosen], ahead)

@@ -17,7 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.policy import Policy, as_policy, simulate, terminal_states, uniform_policy
 from certirl.data.simulator import ask, periodic_of
-from certirl.fit.effects import NextStateModel, error_in_words, solve_least_squares, value_basis
+from certirl.fit.effects import error_in_words, value_basis
+from certirl.fit.next_states import NextStateModel
+from certirl.fit.regression import solve_least_squares
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.reward import RewardLike, reward_at_terminal, rewards_of, values_of

@@ -18,13 +18,15 @@ the points of its grid:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
-from certirl.fit.effects import EffectModel, Effects, ValueProblem, blocks, unit_chart
+from certirl.fit.effects import ValueProblem, blocks, unit_chart
+from certirl.fit.estimates import EffectModel, LogModel
+from certirl.fit.next_states import NextStateModel
 from certirl.fit.value_program import ValueFit, as_grid
 from certirl.functions.cells import Cells
 from certirl.functions.reward import Reward, value_function
@@ -49,17 +51,6 @@ class Reading(NamedTuple):
 
     reward: Reward
     residuals: Array
-
-
-def effects_at(problem: ValueProblem, model: EffectModel, states: Array) -> Effects:
-    """The effects of the actions at further states, from the transitions at hand: nothing is drawn."""
-    basis = model.effects.basis
-    if model.regression is not None:
-        return model.regression.effects(states, problem.periodic)
-    if model.next_states is not None:
-        return model.next_states.effects(basis, states, np.random.default_rng(0))
-    assert model.nearby is not None
-    return model.nearby.effects(basis, states)
 
 
 class JudgedStates(NamedTuple):
@@ -92,11 +83,11 @@ def judged_states(problem: ValueProblem, model: EffectModel) -> JudgedStates:
 
 def _looked_at(problem: ValueProblem, model: EffectModel) -> tuple[Array, Array]:
     """Some states ``[n, d]``, and next states: of the expert, or of a log."""
-    if model.nearby is None:
+    if isinstance(model.dynamics, NextStateModel):
         ahead = problem.source.data.next_states
         chosen = np.random.default_rng(0).permutation(len(ahead))[: 10 * LOOKED_AT]
         return model.effects.states[:LOOKED_AT], ahead[chosen]
-    states, ahead = model.nearby.states[:LOOKED_AT], model.nearby.next_states[:, :LOOKED_AT]
+    states, ahead = model.dynamics.states[:LOOKED_AT], model.dynamics.next_states[:, :LOOKED_AT]
     return states, ahead[problem.policy.probabilities(states).argmax(axis=1), np.arange(len(states))]
 
 
@@ -170,9 +161,12 @@ def read_reward(
 
 def _target(problem: ValueProblem, model: EffectModel, fit: ValueFit, value: Reward, states: Array) -> Array:
     """V − γ max_a P_aV at states ``[n]``; without noise, V may be another function than the fitted one."""
-    effects = [effects_at(problem, model, states[block]) for block in blocks(len(states))]
+    effects: list[Any] = [model.at(states[block]) for block in blocks(len(states))]
     if model.effects.noiseless:
-        ahead = np.concatenate([[value(after) for after in each.next_states[0]] for each in effects], axis=1)
+        ahead = np.concatenate(
+            [[value(after) for after in each.next_states[0]] for each in effects],
+            axis=1,
+        )
     else:
         ahead = np.concatenate([each.ahead(fit.value) for each in effects], axis=1)
     return np.asarray(value(states) - problem.discount * ahead.max(axis=0))
@@ -189,7 +183,7 @@ def _bounded(problem: ValueProblem, model: EffectModel, fit: ValueFit, grid: Cel
     from scipy.ndimage import maximum_filter
     from scipy.sparse.linalg import spsolve
 
-    assert model.log is not None and model.next_states is not None
+    assert isinstance(model, LogModel)
     empty = unvisited(grid, model.log.states)
     if empty.all() or not empty.any():
         return Reward(grid, fit.reward, problem.is_terminal)

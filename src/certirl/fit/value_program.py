@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
-from certirl.fit.effects import Effects, blocks, unit_chart
+from certirl.fit.effects import Effects, MeanEffects, blocks, unit_chart
 from certirl.functions.cells import Cells
 from certirl.functions.functions import Functions
 from certirl.functions.sigmoids import Sigmoids
@@ -274,8 +274,7 @@ def fit_value(
     if smoothness:
         roughness = (effects.basis.degrees.astype(float) ** 2).sum(axis=1) ** 2
         curvature = curvature + smoothness * np.diag(roughness * scale / len(effects))
-    if effects.regression is not None:
-        curvature = curvature + price * effects.regression.noise  # the mean squared error of a noisy row
+    curvature = curvature + price * effects.noise
     w = _newton(rows, curvature, price)
     if adjust is not None:
         w = adjust(w)
@@ -306,8 +305,9 @@ def choose_width(rows: Comparisons, *, reward_basis: Any, **program: Any) -> tup
     stride = max(n // TRIED, 1)
     tried, held_out = (np.arange(n) % stride == 0, (np.arange(n) // stride) % 3 == 0)
     training, test = rows.at(tried & ~held_out), rows.at(tried & held_out)
-    if not isinstance(sigmoids, Sigmoids) or rows.effects.next_states is None or not (len(training) and len(test)):
-        return rows, reward_basis  # other effects are numbers of these very functions
+    is_basis_free = isinstance(rows.effects, MeanEffects)  # other effects are numbers of these very functions
+    if not isinstance(sigmoids, Sigmoids) or not is_basis_free or not (len(training) and len(test)):
+        return rows, reward_basis
 
     def with_width(some: Comparisons, width: float) -> Comparisons:
         return replace(some, effects=replace(some.effects, basis=sigmoids.of_width(width)))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from certirl.data.source import Source
 from certirl.fit.bellman import FORMS
-from certirl.fit.effects import FEWEST
 from certirl.fit.features import Preference
+from certirl.fit.next_states import FEWEST
 from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
 from certirl.fit.value_program import Margin, check_margin
 from certirl.functions.cells import MOST_COORDINATES

@@ -30,20 +30,7 @@ from certirl.fit.action_values import (
 )
 from certirl.fit.choose import tail_factor
 from certirl.fit.compare import FINE, compare
-from certirl.fit.effects import (
-    CLEARLY,
-    DISTRUST,
-    FEWEST,
-    EffectModel,
-    Nearby,
-    NextStateModel,
-    ValueProblem,
-    estimate_effects,
-    live_states,
-    several_next_states,
-    value_basis,
-    with_ends,
-)
+from certirl.fit.effects import DISTRUST, ValueProblem, live_states, several_next_states, value_basis
 from certirl.fit.ends import (
     FEWEST_STEPS,
     MANY_WALKS,
@@ -55,10 +42,12 @@ from certirl.fit.ends import (
     some_avoided,
     walked_ends,
 )
+from certirl.fit.estimates import EffectModel, LogModel, RegressionModel, estimate_effects
 from certirl.fit.features import MARGIN, FeaturePath, Preference, cost_differences, feature_path
+from certirl.fit.next_states import CLEARLY, FEWEST, Nearby, NextStateModel
 from certirl.fit.plan import Plan
 from certirl.fit.program import SolverFailed
-from certirl.fit.rewards import JudgedStates, effects_at, judged_states, read_reward
+from certirl.fit.rewards import JudgedStates, judged_states, read_reward
 from certirl.fit.value_program import (
     PRICE,
     SIGMOID_PRICE,
@@ -131,14 +120,14 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         model = estimate_effects(problem, basis, asked.samples, generator, asked.paired)
         watch(f"1 of {STAGES}: the effects of the actions are known at {len(model.effects):,} states", 1, STAGES)
         rows = comparisons(model.effects, policy, margin=method.margin)
-        dynamics: Any = model.next_states if source.is_log else model.nearby
+        dynamics, is_regressed = model.dynamics, isinstance(model, RegressionModel)
         is_lifted = False
         if problem.is_terminal is not None and named is None:
             boxes = None
             if choices(rows).avoided > RARELY:
                 boxes = some_avoided(*walked_ends(dynamics, policy, disturbed(policy), discount, MANY_WALKS))
             if boxes is not None and len(asked.domain) <= MOST_COORDINATES:
-                model = with_ends(problem, model, boxes, generator)
+                model = model.with_ends(problem, boxes, generator)
                 rows = comparisons(model.effects, policy, margin=method.margin)
             else:
                 chance = uniform_policy(rows.effects.n_actions)
@@ -152,23 +141,23 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         }
         if sigmoids:
             rows, program["reward_basis"] = choose_width(rows, **program)
-            model = model._replace(effects=rows.effects)
+            model = replace(model, effects=rows.effects)
         if smoothness is not None:
             program["smoothness"] = smoothness
-        elif model.regression is not None and asked.delta is None and named is None:
+        elif is_regressed and asked.delta is None and named is None:
             program["smoothness"] = 0.0 if sigmoids else SMOOTHNESS
         judged = judged_states(problem, model)
-        program["further"] = effects_at(problem, model, judged.states)
+        program["further"] = model.at(judged.states)
         lifted, path, failed, solution = None, None, False, None
         if named is not None:
             try:
-                fit, path = _fit_features(problem, model, rows, named, dynamics, program)
+                fit, path = _fit_features(problem, model, rows, named, program)
             except SolverFailed:
                 fit, failed = fit_value(rows, **program), True
         elif is_lifted:
             lifted = fit_lifted_value(rows, **program)
             fit = lifted.fit
-        elif not source.is_log and model.by_next_states and model.effects.basis.has_ends:
+        elif not source.is_log and isinstance(model, LogModel) and not is_regressed and model.effects.basis.has_ends:
             prices = (SMOOTHNESS, 0.0) if smoothness is None else (smoothness,)
             fits = [fit_value(rows, **program | {"smoothness": price}) for price in prices]
             made = [_concluded(problem, model, rows, each, judged, None) for each in fits]
@@ -186,13 +175,14 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         elif tried and source.is_log:
             solution = _tried_in_a_model(solution, model, policy)
         elif tried:
-            solution = try_out(solution, asked, rng=generator, known=model.nearby)
+            assert isinstance(dynamics, Nearby)
+            solution = try_out(solution, asked, rng=generator, known=dynamics)
         watch(f"3 of {STAGES}: errors are estimated and the reward is tried", 3, STAGES)
         return solution
 
 
 def _fit_features(
-    problem: ValueProblem, model: EffectModel, rows: Comparisons, method: FeatureForm, dynamics: Any, program: Any
+    problem: ValueProblem, model: EffectModel, rows: Comparisons, method: FeatureForm, program: Any
 ) -> tuple[ValueFit, FeaturePath | None]:
     """V and R for a reward of features, with the path of such rewards; without one if none favours the expert.
 
@@ -201,7 +191,7 @@ def _fit_features(
     """
     effects, features = model.effects, features_of(method.features, problem.domain)
     preference = Preference.of(features.names, method.signs, method.guess)
-    path = feature_path(problem, model, rows, features, preference, dynamics)
+    path = feature_path(problem, model, rows, features, preference)
     if path is None:
         return fit_value(rows, **program), None
     weights = path.weights[path.chosen]
@@ -256,15 +246,8 @@ def _concluded(
     np.maximum.at(short, rows.which, fit.shortfall)
     compared = max(len(rows) + rows.ties, 1)
     sigmoids = isinstance(effects.basis, Sigmoids)
-    choice = f"V has {effects.basis if sigmoids else f'{effects.basis.size} functions'}" + (
-        f", effects {effects.columns.size} by held-out data" if effects.columns is not None else ""
-    )
-    if model.next_states is not None and model.by_next_states:
-        choice += f", next states {model.next_states.columns.size}, which predict the data better"
-        if model.next_states.jumps:
-            choice += f", but for {model.next_states.jumps:.2%} of the transitions, where they jump"
     stats = Diagnostics(
-        choice=choice,
+        choice=f"V has {effects.basis if sigmoids else f'{effects.basis.size} functions'}{model.words}",
         counts=model.counts,
         action_names=problem.source.action_names,
         model_error=model_error,
@@ -306,11 +289,9 @@ def _concluded(
 
 def _uncovered(problem: ValueProblem, model: EffectModel) -> float:
     """The share of the box where the effect of some action is extrapolated; a simulator is asked everywhere."""
-    if not problem.source.is_log or model.log is None:
+    if not problem.source.is_log or not isinstance(model, LogModel):
         return 0.0
-    fitted = model.next_states if model.regression is None else model.regression
-    assert fitted is not None
-    return float(coverage(model.log, basis=fitted.columns).extrapolated_share.max())
+    return float(coverage(model.log, basis=model.columns).extrapolated_share.max())
 
 
 def _of_the_data(comparisons: int, stats: Diagnostics) -> list[Finding]:
@@ -532,7 +513,8 @@ def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) ->
     the expert stays within the data.
     """
     findings = [*_before_trials(solution), Reason.NO_FRESH_STATES.finding(share=1 - solution.stats.unexplained)]
-    if model.next_states is None or not model.errors.is_model:
+    assert isinstance(model, LogModel)
+    if not model.errors.is_model:
         return solution.judged(Reason.NO_MODEL.finding(misfit=model.errors.misfit, most=1 / CLEARLY), *findings)
     states, reward = solution.compared.states, solution.reward
     assert reward is not None
@@ -546,7 +528,7 @@ def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) ->
             return solution.judged(Reason.NOT_PLANNED.finding(why=why), *findings)
         states = states[stays]
     planned, finding, _ = _planned(
-        solution, model.next_states, policy, states, in_model=True, decisive=model.by_next_states
+        solution, model.next_states, policy, states, in_model=True, decisive=not isinstance(model, RegressionModel)
     )
     near = max(planned.stats.planned_regret or 0.0, planned.stats.planned_loss or 0.0) <= GAP
     return planned.judged(*(*findings, finding) if near else (finding, *findings))

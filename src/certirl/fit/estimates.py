@@ -1,0 +1,290 @@
+"""The effects of the actions as they are estimated from a simulator or a log, with their errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from certirl.data.dependence import can_pair
+from certirl.data.simulator import counted_as
+from certirl.data.source import Logged
+from certirl.data.transitions import Transitions, action_in_words
+from certirl.fit.effects import (
+    Effects,
+    ValueProblem,
+    drawn_effects,
+    drawn_log,
+    ended,
+    live_states,
+    noise_ratio,
+    observed_effects,
+    placed_states,
+    unit_chart,
+    value_at,
+)
+from certirl.fit.next_states import (
+    CLEARLY,
+    FEWEST,
+    HeldOutErrors,
+    Nearby,
+    NextStateModel,
+    held_out_errors,
+    regress_next_states,
+    steady,
+)
+from certirl.fit.regression import (
+    LeastSquaresSums,
+    Regression,
+    held_out_rows,
+    neighbour_products,
+    regress,
+    rows_of_actions,
+)
+from certirl.functions.bases import Basis
+from certirl.functions.cells import MOST_COORDINATES
+from certirl.functions.ends import EndBasis
+from certirl.ground.domain import Array, number_of
+from certirl.ground.records import Record
+
+MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
+FAINT = 0.1  # noise over effects, both squared, up to which drawn next states are used without a regression
+MOST_DRAWS = 32  # next states of an action at one state that are used without a regression
+COMPARED = 5_000  # rows of each action whose errors are compared with their neighbours
+SURE = 0.999  # a probability of continuing that counts as certain
+
+
+@dataclass(frozen=True, eq=False)
+class EffectModel(Record):
+    """Effects from next states that a simulator was asked for at every state compared.
+
+    Attributes:
+        effects: of every action on the functions of V.
+        counts: states, or transitions of each action.
+        dynamics: a simulator made of the same transitions.
+    """
+
+    effects: Effects
+    counts: tuple[int, ...]
+    dynamics: Nearby | NextStateModel
+
+    @property
+    def words(self) -> str:
+        """By which functions of the state effects are described."""
+        return ""
+
+    def at(self, states: Array) -> Effects:
+        """The effects at further states, from the transitions at hand: nothing is drawn."""
+        return self.dynamics.effects(self.effects.basis, states)
+
+    def error(self, problem: ValueProblem, w: Array, fitted: float, effect: float) -> float:
+        """The error of action values over the effect of an action.
+
+        Args:
+            problem: the dynamics.
+            w: the coefficients of V.
+            fitted: what functions of the state miss of the action values.
+            effect: the root mean square difference of two actions' values.
+        """
+        return fitted / effect
+
+    def with_ends(self, problem: ValueProblem, boxes: Array, rng: np.random.Generator) -> EffectModel:
+        """From the same transitions, with one more function of V: of the ends in some boxes ``[b, 2, d]``."""
+        return replace(self, effects=replace(self.effects, basis=EndBasis.of(self.effects.basis, boxes)))
+
+
+@dataclass(frozen=True, eq=False)
+class LogModel(EffectModel):
+    """Effects from a log, or from transitions that were drawn once: through a model of the next state.
+
+    Attributes:
+        log: the transitions.
+        next_states: the model of the next state.
+        errors: of that model.
+    """
+
+    log: Transitions
+    next_states: NextStateModel
+    errors: HeldOutErrors
+
+    @property
+    def columns(self) -> Basis:
+        """The functions of the state."""
+        return self.next_states.columns
+
+    @property
+    def words(self) -> str:
+        """By which functions of the state effects are described."""
+        jumps = f", but for {self.next_states.jumps:.2%} of the transitions, where they jump"
+        better = f", next states {self.columns.size}, which predict the data better"
+        return better + jumps * bool(self.next_states.jumps)
+
+    def at(self, states: Array) -> Effects:
+        """The effects at further states, from the transitions at hand: nothing is drawn."""
+        return self.next_states.effects(self.effects.basis, states)
+
+    def error(self, problem: ValueProblem, w: Array, fitted: float, effect: float) -> float:
+        """The error of V at the next states, without the noise; at least what sampling leaves in the mean next state.
+
+        Only transitions that continue, and from states that surely do, count: beside terminal states the whole value of
+        continuing would count as an error.
+        """
+        log, basis, squares = self.log, self.effects.basis, _MeanProduct(problem)
+        observed = value_at(basis, w, log.next_states, problem.is_terminal, log.terminal)
+        over = ended(log.next_states, problem.is_terminal, log.terminal)
+        for action in range(log.n_actions):
+            of_action = log.actions == action
+            rows = np.flatnonzero(of_action if over is None else of_action & ~over)[:COMPARED]
+            predicted = self.next_states.effects(basis, log.states[rows])
+            sure = predicted.continuing[action] > SURE if len(rows) else np.zeros(0, dtype=bool)
+            squares.add(log.states[rows[sure]], (observed[rows] - predicted.ahead(w)[action])[sure])
+        return max(float(np.sqrt(max(squares.mean, 0.0))) / effect, self.next_states.error)
+
+    def with_ends(self, problem: ValueProblem, boxes: Array, rng: np.random.Generator) -> EffectModel:
+        """From the same transitions, with one more function of V: of the ends in some boxes ``[b, 2, d]``."""
+        basis = EndBasis.of(self.effects.basis, boxes)
+        model = _from_log(problem, self.log, self.effects.states, basis, rng)
+        return replace(model, dynamics=self.dynamics) if isinstance(self.dynamics, Nearby) else model
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionModel(LogModel):
+    """The same through a regression of V's functions on the state, which predicts better.
+
+    Attributes:
+        regression: of V's functions.
+    """
+
+    regression: Regression
+
+    @property
+    def columns(self) -> Basis:
+        """The functions of the state."""
+        return self.regression.columns
+
+    @property
+    def words(self) -> str:
+        """By which functions of the state effects are described."""
+        return f", effects {self.columns.size} by held-out data"
+
+    def at(self, states: Array) -> Effects:
+        """The effects at further states, from the transitions at hand: nothing is drawn."""
+        return self.regression.effects(states, self.effects.periodic)
+
+    def error(self, problem: ValueProblem, w: Array, fitted: float, effect: float) -> float:
+        """The error of regressed effects; at least what sampling leaves in a comparison."""
+        log, columns, squares = self.log, self.columns, _MeanProduct(problem)
+        values = value_at(self.regression.basis, w, log.next_states, problem.is_terminal, log.terminal)
+        for rows in rows_of_actions(log):
+            fits = LeastSquaresSums.of(log, columns, lambda of_action: values[of_action, None], rows[:, 1::2]).solve()
+            for held_out, coefficients in zip(rows[:, ::2], fits[:, :, 0], strict=True):
+                states = log.states[held_out]
+                squares.add(states, values[held_out] - columns.combined(states, coefficients))
+        # A difference of two actions has the errors of both; a fit on half of the data has twice that of the whole.
+        return float(np.sqrt(max(squares.mean, float(w @ self.regression.noise @ w)))) / effect
+
+
+class _MeanProduct:
+    """The mean product of errors at neighbouring states, of one action after the other."""
+
+    def __init__(self, problem: ValueProblem) -> None:
+        self._problem, self._total, self._count = problem, 0.0, 0
+
+    def add(self, states: Array, errors: Array) -> None:
+        """Count the errors ``[n]`` of one action at some states ``[n, d]``."""
+        places = unit_chart(states, self._problem.domain, self._problem.periodic)
+        self._total += len(errors) * neighbour_products(errors[:, None], places)
+        self._count += len(errors)
+
+    @property
+    def mean(self) -> float:
+        """The mean of all."""
+        return self._total / max(self._count, 1)
+
+
+def estimate_effects(
+    problem: ValueProblem, basis: Basis, samples: int, rng: np.random.Generator, paired: bool | None
+) -> EffectModel:
+    """The effects of the actions on a basis: observed or drawn where noise is small beside them, else regressed.
+
+    Args:
+        problem: with the source; a log is used as it is.
+        basis: the functions of V.
+        samples: states to ask a simulator about, or transitions of every action if it is noisy.
+        rng: the generator.
+        paired: draw with the same random numbers for every action; by a trial if None.
+    """
+    source = problem.source
+    if isinstance(source, Logged):
+        log = _without_absorbed(source.data)
+        states = _live_rows(problem, log)
+        same = len(states) // log.n_actions  # every action of pairs was tried at the same states
+        places = np.arange(same) if log.paired else rng.permutation(len(states))
+        return _from_log(problem, log, states[places], basis, rng)
+    simulator = source.data
+    ratio = noise_ratio(counted_as(simulator, "checks"), basis, rng, count=_share(samples, 32, 500))
+    paired = can_pair(simulator, basis, rng.spawn(1)[0], asked=paired, count=_share(samples, 32, 128))
+    left = samples - simulator.counts.most("checks")
+    count = min(left, MOST_STATES)
+    if ratio == 0:
+        states = placed_states(simulator, basis, count, rng)
+        effects = observed_effects(simulator, basis, states, rng)
+    elif ratio < FAINT * min(left // count, MOST_DRAWS):
+        states = live_states(simulator, count, rng)
+        effects = drawn_effects(simulator, basis, states, min(left // count, MOST_DRAWS), rng)
+    else:
+        drawn = drawn_log(simulator, left, rng.spawn(1)[0], paired=paired, basis=basis)
+        states = _live_rows(problem, drawn)
+        model = _from_log(problem, drawn, states[: len(states) // drawn.n_actions], basis, rng)
+        after = np.stack([drawn.of_action(action)[1] for action in range(drawn.n_actions)])
+        return replace(model, dynamics=Nearby.of(drawn.of_action(0)[0], after[None], problem, noiseless=False))
+    dynamics = Nearby.of(states, effects.next_states, problem, noiseless=effects.noiseless)
+    return EffectModel(effects, (len(dynamics.states),), dynamics)
+
+
+def _share(samples: int, part: int, most: int) -> int:
+    """Rows for a check: a part of the samples, within limits."""
+    return int(np.clip(samples // part, 4, most))
+
+
+def _live_rows(problem: ValueProblem, log: Transitions) -> Array:
+    """The states of a log that are not terminal ``[m, d]``."""
+    return log.states if problem.is_terminal is None else log.states[~problem.is_terminal(log.states)]
+
+
+def _from_log(
+    problem: ValueProblem, log: Transitions, states: Array, basis: Basis, rng: np.random.Generator
+) -> LogModel:
+    """Effects at some states, by least squares: of V's functions, or of the state where that predicts better."""
+    counts, is_terminal = tuple(log.counts.tolist()), problem.is_terminal
+    fewest, names = min(counts), log.action_names
+    if fewest == 0:
+        missing = ", ".join(action_in_words(a, names) for a, count in enumerate(counts) if not count)
+        counted = "" if names else "; actions are counted from 0"
+        raise ValueError(f"{missing} was never taken in the log, so that its effect is unknown{counted}")
+    if fewest < FEWEST:
+        raise ValueError(
+            f"{action_in_words(counts.index(fewest), names)} has {number_of(fewest, 'transition')}: too few to "
+            f"estimate its effect, at least {FEWEST} of every action are needed"
+        )
+    marked = log.terminal if is_terminal is None else None  # boxes that hold the marked states replace the marks
+    states = states[:MOST_STATES]
+    model = regress_next_states(log, basis, is_terminal=is_terminal, periodic=problem.periodic, rng=rng)
+    regression = regress(log, basis, is_terminal=is_terminal, marked=marked)
+    held_out = held_out_rows(log)
+    errors = held_out_errors(model, regression, log, held_out & steady(log, model) if model.jumps else held_out, rng)
+    # With many coordinates a few thousand transitions determine the next state, but hardly hundreds of functions of it.
+    # Ends are jumps, which no regression of them on the state can follow: a model that describes the data is enough.
+    several = len(log.domain) > MOST_COORDINATES
+    most = np.inf if basis.has_ends else 1 / CLEARLY if several else CLEARLY
+    if (errors.is_model or several) and errors.relative < most:
+        return LogModel(model.effects(basis, states, rng), counts, model, log, model, errors)
+    effects = regression.effects(states, problem.periodic)
+    return RegressionModel(effects, counts, model, log, model, errors, regression)
+
+
+def _without_absorbed(log: Transitions) -> Transitions:
+    """Without the rows that lead from terminal states to themselves: V is 0 there, whatever the action."""
+    if log.terminal is None:
+        return log
+    return log.where(~(log.terminal & (log.states == log.next_states).all(axis=1)))
