@@ -31,6 +31,29 @@ def test_a_learned_reward_is_paid_and_the_end_pays_for_ever():
         [bare.step(0) for _ in range(100)]
 
 
+def test_a_reward_of_actions_is_paid_for_the_state_and_the_action():
+    basis = certirl.product(certirl.Legendre(3), certirl.Legendre(3)).on(((-1.2, 0.6), (-0.07, 0.07)))
+    reward = certirl.Reward(basis, np.arange(1.0, 7.0)).with_costs([0.5, 0.0, 0.5])
+    env = certirl.gym.RewardWrapper(gymnasium.make("MountainCar-v0"), reward)
+    seen, _ = env.reset(seed=0)
+    for action in (0, 1, 2):
+        before, (seen, paid, *_) = seen, env.step(action)
+        assert paid == pytest.approx(reward(before, action), rel=1e-4)
+    ends = certirl.gym.RewardWrapper(gymnasium.make("CartPole-v1"), Costs(), discount=0.9)
+    assert played(ends, lambda state: 1)[0][-2:] == pytest.approx([-1.0, -1.0 - 0.9 * 20.0])
+    with pytest.raises(ValueError, match="a reward of actions needs actions that are numbered: pass actions"):
+        certirl.gym.RewardWrapper(gymnasium.make("Pendulum-v1"), reward)
+
+
+class Costs:
+    """−a, and −2 at terminal states."""
+
+    of_actions, zero_at_terminal = True, False
+
+    def __call__(self, states, action=None):
+        return np.full(len(states), -2.0 if action is None else -float(action))
+
+
 def test_a_reward_on_angles_sees_the_state_not_the_observation():
     basis = certirl.product(certirl.Fourier(5), certirl.Legendre(4)).on(((-np.pi, np.pi), (-8, 8)))
     reward = certirl.Reward(basis, np.arange(1.0, basis.size + 1))

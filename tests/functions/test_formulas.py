@@ -251,17 +251,46 @@ def test_the_suffix_of_a_file_decides_what_is_written(tmp_path, capsys):
     assert "holds no value that can be exported" in capsys.readouterr().err
 
 
+ACTING = [
+    Reward(BASES[number], np.random.default_rng(5).normal(size=(3, BASES[number].size)), **ended)
+    for number, ended in [(1, {}), (8, {}), (4, {"ended": BOXES, "ends": ENDS}), (9, {})]
+]
+
+
+@pytest.mark.parametrize("reward", ACTING, ids=lambda reward: str(reward.basis))
+def test_rewards_of_actions_are_written_with_a_second_argument(reward, tmp_path):
+    states, actions = states_of(reward), np.random.default_rng(6).integers(0, 3, 3_000)
+    wanted = reward(states, actions)
+    exec(compile(reward.to_python(), "reward.py", "exec"), module := {})
+    np.testing.assert_allclose(module["reward"](states, actions), wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
+    assert module["reward"](states[4], 1) == pytest.approx(reward(states[4], 1), abs=1e-12)
+    with pytest.raises(ValueError, match="actions must be whole numbers below 3"):
+        module["reward"](states, 3)
+    path = reward.to_onnx(tmp_path / "reward")
+    for run in onnx_runtimes(path):
+        values = run(states, action=actions)
+        np.testing.assert_allclose(values, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
+    lines = reward.to_latex(digits=17).splitlines()
+    assert [sum(line.startswith(f"R(s, {action}) &= ") for line in lines) for action in range(3)] == [1, 1, 1]
+    assert len(set(lines)) == len(lines)
+    if reward.basis == BASES[1]:
+        for action in range(3):
+            one = reward.for_action(action)
+            body = next(line for line in lines if line.startswith(f"R(s, {action})"))
+            assert body.partition("= ")[2] == one.to_latex(digits=17).splitlines()[1].partition("= ")[2]
+
+
 def onnx_runtimes(path):
     """ONNX's own reference in Python, and onnxruntime where it is installed."""
     from onnx.reference import ReferenceEvaluator
 
-    yield lambda states: ReferenceEvaluator(str(path)).run(None, {"state": states})[0]
+    yield lambda states, **more: ReferenceEvaluator(str(path)).run(None, {"state": states} | more)[0]
     try:
         import onnxruntime
     except ImportError:
         return
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    yield lambda states: session.run(None, {"state": states})[0]
+    yield lambda states, **more: session.run(None, {"state": states} | more)[0]
 
 
 @pytest.mark.parametrize("kind", ["py", "tex", "onnx"])

@@ -8,7 +8,9 @@ from certirl import Cells, Chebyshev, Fourier, Legendre, Reward, product
 from certirl.data.terminal import TerminalBoxes
 from certirl.functions.components import SumBasis, as_components
 from certirl.functions.ends import Ends
+from certirl.functions.features import features_of
 from certirl.functions.reward import bounded
+from certirl.ground.domain import as_domain
 
 RNG = np.random.default_rng(0)
 BASES = [
@@ -78,6 +80,84 @@ def test_a_reward_is_saved_and_read_by_its_fields(reward, tmp_path):
     np.testing.assert_array_equal(again.coefficients, reward.coefficients)
 
 
+COSTS = np.array([0.0, -0.5, 2.0])
+
+
+@pytest.fixture(params=BASES, ids=str)
+def acting(request):
+    """A reward with coefficients of its own for each action."""
+    return Reward(request.param, np.random.default_rng(2).normal(size=(len(COSTS), request.param.size)))
+
+
+def test_a_reward_of_actions_is_one_reward_of_the_state_for_each(acting):
+    states, actions = states_of(acting.basis), np.random.default_rng(4).integers(0, 3, 400)
+    each = [Reward(acting.basis, row) for row in acting.coefficients]
+    values, taken = np.stack([one(states) for one in each]), (actions, np.arange(400))
+    np.testing.assert_allclose(acting(states, actions), values[taken], atol=1e-12)
+    np.testing.assert_allclose(acting(states, 1), values[1], atol=1e-12)
+    np.testing.assert_allclose(each[1](states, actions), values[1], atol=1e-12)
+    for one in (lambda state: acting(state, 2), acting.for_action(2)):
+        assert one(states[0]) == pytest.approx(values[2, 0], abs=1e-12)
+    assert acting.range == (min(one.range[0] for one in each), max(one.range[1] for one in each))
+    assert acting.norm == pytest.approx(sum(one.norm for one in each))
+    assert [(one.of_actions, one.n_actions) for one in (acting, each[0])] == [(True, 3), (False, None)]
+    pairs = zip(acting.components, acting.parts, strict=True)
+    total = sum(part(component.of(states), actions) for component, part in pairs)
+    np.testing.assert_allclose(acting(states, actions), total, atol=1e-12)
+    if acting.basis.has_derivatives:
+        last = acting.basis.dimension - 1
+        slopes = np.stack([one.derivative(states, last) for one in each])
+        np.testing.assert_allclose(acting.derivative(states, last, actions), slopes[taken], atol=1e-9)
+
+
+def test_costs_of_actions_are_subtracted_and_terminal_states_cost_nothing(reward):
+    states = states_of(reward.basis)
+    costly = reward.with_costs(COSTS)
+    for action, cost in enumerate(COSTS):
+        np.testing.assert_allclose(costly(states, action), reward(states) - cost, atol=1e-12)
+        np.testing.assert_allclose(costly.with_costs(COSTS)(states, action), reward(states) - 2 * cost, atol=1e-12)
+    if not isinstance(reward.basis, SumBasis):
+        ended = Reward(reward.basis, reward.coefficients, lambda rows: rows[:, 0] > 0.5).with_costs(COSTS)
+        over = states[:, 0] > 0.5
+        assert not ended(states, 2)[over].any() and (ended(states, 2)[~over] == costly(states, 2)[~over]).all()
+
+
+def test_a_reward_of_actions_is_saved_and_read_by_its_fields(acting, tmp_path):
+    states = states_of(acting.basis)
+    for again in (certirl.load(acting.save(tmp_path / "reward")), Reward.from_json(acting.to_json())):
+        np.testing.assert_array_equal(again(states, 1), acting(states, 1))
+        assert again.n_actions == 3 and str(again) == str(acting) and "3 actions" in str(again)
+
+
+def test_sums_and_features_have_weights_of_their_own_for_each_action():
+    parts = [Reward(Legendre(2), [0.0, 1.0]), Reward(Legendre(2), [0.0, 2.0]).with_costs(COSTS)]
+    total = Reward.sum(parts, [[1], [0]])
+    assert total([0.1, 0.5], 1) == pytest.approx(parts[0](0.5) + parts[1](0.1, 1))
+    features = features_of({"s": lambda s: s[:, 0], "push": lambda s, a: a + 0 * s[:, 0]}, as_domain((-1, 1)))
+    reward = Reward(features, [[1.0, 0.0], [2.0, -0.1]])
+    assert reward([0.5, 0.5], [0, 1]).tolist() == [0.5, 1.0 - 0.1] and reward.for_action(1)(0.5) == 0.9
+    assert str(reward) == "R(s, 0) = 1 s; R(s, 1) = 2 s − 0.1 push"
+    with pytest.raises(ValueError, match="write costs of actions as features of states and an action"):
+        reward.with_costs([0.0, 1.0])
+
+
+@pytest.mark.parametrize("starts", [None, [[-0.8], [0.3]]])
+def test_a_reward_of_actions_is_planned_with_in_every_form(starts):
+    room = certirl.problems.comfort()
+    reward = Reward(Legendre(3, (-1.0, 1.0)), [0.0, 0.1, -1.0]).with_costs(0.1 * abs(COSTS))
+    forms = [
+        {"reward": reward},
+        {"reward": lambda states, action: reward(states, action)},
+        {"step_reward": lambda states, action, after: reward(states, action)},
+    ]
+    plans = [certirl.planning.plan(room.dynamics, **form, discount=0.9, points=101, starts=starts) for form in forms]
+    for plan in plans[1:]:
+        np.testing.assert_allclose(plan.values, plans[0].values, atol=1e-9)
+        assert starts is None or plan.returns.mean == pytest.approx(plans[0].returns.mean)
+    free = certirl.planning.plan(room.dynamics, reward.for_action(0), discount=0.9, points=101)
+    assert (plans[0].values < free.values + 1e-9).all() and (plans[0].values < free.values - 0.05).any()
+
+
 def test_components_are_found_by_name_or_number():
     parts = [Reward(Legendre(2), [0.0, 1.0]), Reward(Legendre(2), [0.0, 2.0])]
     total = Reward.sum(parts, [[1], [0]], ["speed", "heat"])
@@ -127,8 +207,22 @@ def test_terminal_states_have_numbers_of_their_own_in_every_form(tmp_path):
         (lambda: Reward(BASES[-1], np.ones(BASES[-1].size), np.all), "without terminal states"),
         (lambda: Reward.sum([Reward(Legendre(2), [1.0, 2.0], ends=ENDS)] * 2, [[0], [1]]), "without terminal states"),
         (lambda: Reward("Legendre", [1.0]), "must be one such as certirl.Legendre"),
-        (lambda: Reward(Legendre(3), [1.0, 2.0]), r"needs 3 coefficients, got shape \[2\]"),
+        (
+            lambda: Reward(Legendre(3), [1.0, 2.0]),
+            r"needs 3 coefficients, or a row of them for each .*, got shape \[2\]",
+        ),
         (lambda: Reward(Legendre(2), [1.0, np.inf]), "must be finite"),
+        (lambda: Reward(Legendre(2), np.ones((3, 2)))(0.5), r"depends on the action: call reward\(states, action\)"),
+        (lambda: Reward(Legendre(2), np.ones((3, 2)))(0.5, 3), "action 3 in row 0 is not among the 3 actions"),
+        (lambda: Reward(Legendre(2), np.ones((3, 2)))([0.5] * 3, [0, 1]), "one for each of 3 states"),
+        (lambda: Reward(Legendre(2), np.ones((3, 2))).with_costs([0, 1]), r"costs must be those of 3 actions"),
+        (lambda: Reward(Legendre(2), np.ones((3, 2))).for_action(3), "the number of an action, at most 2"),
+        (lambda: bounded(Reward(Legendre(2), np.ones((3, 2))), as_domain((-1, 1))), "proofs are for rewards of states"),
+        (lambda: bounded(lambda s, a: s[:, 0] * a, as_domain((-1, 1))), "proofs are for rewards of states"),
+        (
+            lambda: Reward.sum([Reward(Legendre(1), [[1.0]] * A) for A in (2, 3)], [[0], [1]]),
+            "of one number of actions, got 2, 3",
+        ),
         (lambda: Reward.sum([Reward(Legendre(1), [1.0])] * 2, [[0]]), "as many names and groups"),
         (lambda: Reward.sum([Reward(Legendre(1), [1.0])] * 2, [[0], [0]]), "hold every coordinate once"),
         (lambda: Reward.sum([Reward(Legendre(1), [1.0])] * 2, [[0], [1, 2]]), "as many coordinates as its functions"),

@@ -229,6 +229,17 @@ def test_a_reward_of_actions_has_a_curve_for_each():
     assert low < min(curve.y.min() for curve in chart.curves) and high > max(curve.y.max() for curve in chart.curves)
 
 
+def test_a_reward_of_actions_alone_has_a_curve_or_a_map_for_each():
+    line = certirl.Reward(certirl.Legendre(2), [0.0, 1.0]).with_costs([0.0, 0.5])
+    box = certirl.product(certirl.Legendre(2), certirl.Legendre(2))
+    maps = charts.reward_charts(certirl.Reward(box, np.arange(6.0).reshape(2, 3)))
+    assert [chart.title for chart in maps] == ["action 0", "action 1"]
+    pair = certirl.Reward.sum([line, certirl.Reward(box, [0.0, 1.0, 2.0])], [[1], [0, 2]], ["x", "y"])
+    pictures = charts.reward_charts(pair)
+    assert [chart.title for chart in pictures] == ["R(x)", "R(y, action 0)", "R(y, action 1)"]
+    np.testing.assert_allclose(pictures[0].curves[0].y - pictures[0].curves[1].y, 0.5)
+
+
 def test_a_picture_is_written_as_it_is_named_or_refused(tmp_path):
     reward = certirl.Reward(certirl.Legendre(2), [0.0, 1.0])
     with pytest.raises(ValueError, match=r"cannot write x\.xyz: its name must end in \.png, \.pdf"):

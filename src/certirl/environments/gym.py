@@ -31,6 +31,7 @@ from certirl.environments.simulators import (
     state_reader,
     step,
 )
+from certirl.functions.functions import of_actions
 from certirl.functions.reward import reward_at_terminal, unpack, values_of
 from certirl.ground.domain import Array, as_domain
 from certirl.ground.doors import as_count, as_flag, as_number
@@ -186,9 +187,9 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
     """An environment with a learned reward in place of its own, for training.
 
     Any library that trains on gymnasium can use it. The reward of a step is R(s'), that of the state it leads to; this
-    orders policies as R does. A terminal state is absorbing for the learned reward, which continues to pay R there,
-    while training stops: the reward of the last step is ``R(s')/(1 − γ)``, all that follows. Otherwise training on a
-    negative reward would seek termination.
+    orders policies as R does. A reward of actions pays R(s, a). A terminal state is absorbing for the learned reward,
+    which continues to pay R there, while training stops: the reward of the last step is ``R(s')/(1 − γ)``, all that
+    follows. Otherwise training on a negative reward would seek termination.
 
     With ``shaped=True`` it is ``V(s') − (V(s) − R(s))/γ`` instead, by the value V of a solution: the same plus
     ``γΦ(s') − Φ(s)`` with Φ = (V − R)/γ, which changes no comparison of policies (Ng, Harada and Russell, 1999). The
@@ -236,6 +237,8 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
         if discount is not None and as_number(discount, "discount", least=0) >= 1:
             raise ValueError(f"discount must be at least 0 and less than 1, got {discount}")
         self._learned, self._discount = unpack(reward, discount)
+        if of_actions(self._learned) and not isinstance(self.action_space, gymnasium.spaces.Discrete):
+            raise ValueError("a reward of actions needs actions that are numbered: pass actions, as for the simulator")
         as_flag(shaped, "shaped")
         self._potential = _potential_of(reward, self._discount) if shaped else None
         self._before = 0.0  # Φ of the previous state, if the reward is shaped
@@ -252,16 +255,21 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
             -1.0
         """
         control = action if self._controls is None else self._controls[int(action)]
+        before = values_of(self._learned, self._state(), int(action)) if of_actions(self._learned) else np.zeros(1)
         observation, own_reward, terminated, truncated, info = self.env.step(control)
         state = self._state()
-        paid = float((reward_at_terminal if terminated else values_of)(self._learned, state)[0])
-        if terminated and paid:
+        rest = float(reward_at_terminal(self._learned, state)[0]) if terminated else 0.0
+        if rest:
             if self._discount is None:
                 raise ValueError(
                     "the episode ended in a terminal state, where the learned reward is paid at every later step: pass "
                     "discount=γ to RewardWrapper, or discount=0 to pay it once"
                 )
-            paid /= 1 - self._discount
+            rest /= 1 - self._discount
+        if of_actions(self._learned):
+            paid = float(before[0]) + (self._discount or 0.0) * rest
+        else:
+            paid = rest if terminated else float(values_of(self._learned, state)[0])
         if self._potential is not None and self._discount is not None:
             ahead = 0.0 if terminated else self._potential(state)
             paid, self._before = paid + self._discount * ahead - self._before, ahead

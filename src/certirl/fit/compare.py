@@ -26,9 +26,11 @@ from certirl.fit.plan import (
     fitted_plan,
     number_of_draws,
     spread,
+    walked,
 )
 from certirl.functions.cells import Cells
-from certirl.functions.reward import RewardLike, reward_at_terminal, rewards_of, values_of
+from certirl.functions.functions import of_actions
+from certirl.functions.reward import RewardLike, reward_at_terminal, values_of
 from certirl.ground.domain import Array, as_domain
 from certirl.ground.records import Record
 
@@ -149,9 +151,10 @@ def _losses_on_the_grid(
     planned = np.eye(expert.shape[1])[model.action_values(values).argmax(axis=0)]
     at_nodes = np.concatenate([values_of(value, block) for block in np.array_split(nodes, len(nodes) // SMALL + 1)])
     ahead = model.ahead(at_nodes)
-    if getattr(model.process.reward, "of_actions", False):
-        assert model.process.reward is not None
-        ahead = ahead + np.stack([rewards_of(model.process.reward, nodes, action) for action in range(len(ahead))])
+    reward = model.process.reward
+    assert reward is not None
+    if of_actions(reward):
+        ahead = ahead + np.stack([values_of(reward, nodes, action) for action in range(len(ahead))])
     costs = (expert.T * ahead).sum(axis=0) - ahead
 
     def mean(probabilities: Array, paid: Array, start: Array) -> float:
@@ -170,17 +173,23 @@ def _losses_of_rollouts(
     simulator, discount, planned = process.simulator, process.discount, as_policy(best, best.n_actions)
     steps, reward = min(ceil(1.5 / (1 - discount)), LONGEST), process.reward
     assert reward is not None
+    acts = of_actions(reward)
 
     def paid(rows: Array, terminal: bool) -> Array:
         return (reward_at_terminal if terminal else values_of)(reward, rows)
 
     def earned(followed: Policy) -> Array:  # without R(s_0), which all policies have in common
+        if acts:
+            return walked(process, followed, starts, steps).earned
         rng = np.random.default_rng(0)
         return discount * returns(simulator, starts, [followed] * (steps - 1), paid, discount=discount, rng=rng)
 
     lost = np.zeros(len(starts))
     for number, step in enumerate(simulate(simulator, starts, [planned] * steps, np.random.default_rng(0))):
-        ahead = np.stack([process.expected(value, step.states, a) for a in range(best.n_actions)], axis=1)
+        every = range(best.n_actions)
+        ahead = np.stack([process.expected(value, step.states, action) for action in every], axis=1)
+        if acts:
+            ahead += np.stack([values_of(reward, step.states, action) for action in every], axis=1) / discount
         better = (policy.probabilities(step.states) * ahead).sum(axis=1) - ahead[np.arange(len(ahead)), step.actions]
         lost[step.rows] += discount ** (number + 1) * better
     most, others = earned(planned), [earned(other) for other in (policy, uniform_policy(best.n_actions))]

@@ -22,7 +22,7 @@ from certirl.fit.next_states import NextStateModel
 from certirl.fit.regression import solve_least_squares
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
-from certirl.functions.reward import RewardLike, reward_at_terminal, rewards_of, values_of
+from certirl.functions.reward import RewardLike, reward_at_terminal, values_of
 from certirl.ground.domain import Array, Box, as_domain, as_rows, like_input, number_of
 from certirl.ground.doors import as_count, as_reals, call, lend, shown
 from certirl.ground.records import Record
@@ -273,7 +273,7 @@ class Process:
     def rewards(self, states: Array, action: int, branches: Array, weights: Array) -> Array:
         """R(s), or the mean reward of the step ``[n]``."""
         if self.reward is not None:
-            return rewards_of(self.reward, states, action)
+            return values_of(self.reward, states, action)
         assert self.step_reward is not None
         paid = [self._paid(self.step_reward, states, action, after) for after in branches]
         return np.where(self.terminal(states), 0.0, np.tensordot(weights, np.stack(paid), axes=1))

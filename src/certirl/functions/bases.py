@@ -286,6 +286,10 @@ class Basis(Functions):
             series = np.moveaxis(np.tensordot(change, series, axes=(0, axis)), 0, axis)
         return (Expansion(axes, series[series != 0], np.argwhere(series)),)
 
+    def _constant(self) -> Array:
+        """The first function is constant."""
+        return np.append(1 / self.sup()[0], np.zeros(self.size - 1))
+
     @property
     def _without_ends(self) -> Basis:
         """The functions of the states that are not terminal."""

@@ -200,6 +200,10 @@ class Cells(Functions):
         )
         return (Expansion(axes, coefficients),)
 
+    def _constant(self) -> Array:
+        """The hats add up to 1."""
+        return np.ones(self.size)
+
     def _summed(self, states: ArrayLike) -> Array:
         """Σ_n ψ_i(s_n) over states, for every hat ``[k]``."""
         index, value = self._corners(states)

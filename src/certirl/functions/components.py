@@ -124,8 +124,8 @@ class SumBasis(Functions):
         return [pair for coordinates, value in values for pair in zip(coordinates, value, strict=True)]
 
     def _split(self, coefficients: Array) -> list[Array]:
-        """The coefficients of every component ``[k_j]``."""
-        return np.split(coefficients, np.cumsum([component.basis.size for component in self.components])[:-1])
+        """The coefficients of every component ``[…, k_j]``."""
+        return np.split(coefficients, np.cumsum([component.basis.size for component in self.components])[:-1], axis=-1)
 
     def combined(self, states: ArrayLike, coefficients: Array) -> Array:
         """Σ_j Σ_i c_ji φ_ji(s_j) for each state: ``[n]``.
@@ -137,6 +137,11 @@ class SumBasis(Functions):
         rows = as_rows(states, self.dimension)
         pairs = zip(self.components, self._split(coefficients), strict=True)
         return np.sum([component.basis.combined(component.of(rows), c) for component, c in pairs], axis=0)
+
+    def _constant(self) -> Array:
+        """That of the first component."""
+        first = self.components[0].basis
+        return np.append(first._constant(), np.zeros(self.size - first.size))
 
     def _summed(self, states: ArrayLike) -> Array:
         """Σ_n φ_ji(s_n) over states, for every function ``[k]``."""

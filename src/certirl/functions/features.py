@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from certirl.functions.formulas import Expansion, Formula, Named, Term
-from certirl.functions.functions import Functions
+from certirl.functions.functions import Actions, Functions, of_actions
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box, as_rows
@@ -32,7 +32,6 @@ MOST = 50  # features of a reward
 TRIALS = 32  # states at which functions that are given back to a file are compared with those that were saved
 SAME = 1e-6  # of the largest value: the largest difference that counts as none
 
-Action = int | NDArray[np.intp] | None
 Feature = Callable[..., Any] | str
 
 
@@ -48,22 +47,19 @@ def check_features(features: Any) -> None:
         if isinstance(function, str):
             if function != TERMINAL:
                 raise ValueError(f"the only built-in feature is {TERMINAL!r}, got {shown(function)} for {name!r}")
-        elif not callable(function) or isinstance(function, type) or not (takes(function, None) or _acts(function)):
+        elif (
+            not callable(function) or isinstance(function, type) or not (takes(function, None) or of_actions(function))
+        ):
             of = "states [n, d], or of states and an action"
             raise TypeError(f"the feature {name!r} must be a function of {of}, got {shown(function)}")
     if sum(function == TERMINAL for function in features.values() if isinstance(function, str)) > 1:
         raise ValueError(f"{TERMINAL!r} must be one feature alone, got it under several names")
 
 
-def _acts(function: Any) -> bool:
-    """Whether a feature is a function of states and an action."""
-    return callable(function) and not takes(function, None) and takes(function, None, 0)
-
-
 def check_no_actions(features: Any) -> None:
     """Refuse features of the action where a proof is asked for."""
     for name, function in features.items():
-        if _acts(function):
+        if callable(function) and of_actions(function):
             raise ValueError(f"proofs are for rewards of states: leave the feature {name!r}, or delta, out")
 
 
@@ -74,7 +70,7 @@ def check_no_terminal(features: Any) -> None:
             raise ValueError(f"no state of this source is terminal: leave the feature {name!r} out")
 
 
-def _for_action(function: Callable[..., Any], action: int) -> Callable[[Array], Any]:
+def _for_action(function: Any, action: int) -> Callable[[Array], Any]:
     """A feature of the action as a function of states, for one action."""
     return lambda states: function(states, action)
 
@@ -135,7 +131,7 @@ class Features(Functions):
         """The box of states."""
         return self.box
 
-    def values(self, states: ArrayLike, action: Action = None) -> Array:
+    def values(self, states: ArrayLike, action: Actions = None) -> Array:
         """f_i(s), or f_i(s, a), at states that are not terminal ``[n, p]``; of one action or one for each state.
 
         Example:
@@ -146,7 +142,7 @@ class Features(Functions):
         rows = as_rows(states, self.dimension)
         return np.stack([self._value(index, rows, action) for index in range(self.size)], axis=1)
 
-    def combined(self, states: ArrayLike, coefficients: Array, action: Action = None) -> Array:
+    def combined(self, states: ArrayLike, coefficients: Array, action: Actions = None) -> Array:
         """Σ θ_i f_i at states that are not terminal ``[n]``; functions of weight 0 are not called.
 
         Example:
@@ -168,13 +164,13 @@ class Features(Functions):
                 terms.append(Expansion((), np.array([-weight]), np.zeros((1, 0), dtype=np.intp)))
                 continue
             inner = getattr(function, "_formula", None)
-            if isinstance(inner, Formula) and not inner.zero_at_terminal:
+            if isinstance(inner, Formula) and not inner.zero_at_terminal and len(inner.cases) == 1:
                 terms += [term.scaled(weight) for term in inner.terms]
             else:
                 terms.append(Named(self.names[index], weight, self.acting[index]))
         return tuple(terms)
 
-    def _value(self, index: int, rows: Array, action: Action) -> Array:
+    def _value(self, index: int, rows: Array, action: Actions) -> Array:
         from certirl.functions.reward import values_of
 
         function, name = self.functions[index], self.names[index]
@@ -189,17 +185,19 @@ class Features(Functions):
             return values_of(function, rows, name=f"the feature {name!r}")
         if action is None:
             raise ValueError(f"the feature {name!r} depends on the action: call reward(states, action)")
-        total, actions = np.empty(len(rows)), np.broadcast_to(action, len(rows))
-        for taken in np.unique(actions).tolist():
-            at = actions == taken
-            total[at] = values_of(_for_action(function, taken), rows[at], name=f"the feature {name!r}")
-        return total
+        return values_of(function, rows, action, name=f"the feature {name!r}")
 
     def _acts(self, coefficients: Array) -> bool:
         return any(acts and weight for acts, weight in zip(self.acting, coefficients, strict=True))
 
-    def _combined(self, states: Array, coefficients: Array, action: Action) -> Array:
+    def _combined(self, states: Array, coefficients: Array, action: Actions) -> Array:
         return self.combined(states, coefficients, action)
+
+    def _for_action(self, action: int) -> Features:
+        pairs = zip(self.functions, self.acting, strict=True)
+        functions = tuple(_for_action(function, action) if acts else function for function, acts in pairs)
+        bound = replace(self, functions=functions, acting=(False,) * self.size)
+        return replace(bound, trials=bound.values(_trial_states(self.box)))
 
     def _with_functions(self, features: Mapping[str, Feature]) -> Features:
         """The same with functions that a file did not keep; each must have the values that were saved."""
@@ -212,7 +210,7 @@ class Features(Functions):
         states = _trial_states(self.box)
         for name in features:
             index = self.names.index(name)
-            if not isinstance(features[name], str) and _acts(features[name]) != self.acting[index]:
+            if callable(features[name]) and of_actions(features[name]) != self.acting[index]:
                 of = "states and an action" if self.acting[index] else "states"
                 raise ValueError(f"the feature {name!r} must be a function of {of}, got {shown(features[name])}")
             values, saved = complete._value(index, states, 1), self.trials[:, index]
@@ -248,8 +246,8 @@ def features_of(features: Mapping[str, Feature], domain: Box) -> Features:
     functions, states = tuple(features.values()), _trial_states(domain)
     for name, function in features.items():
         if not isinstance(function, str):
-            of_states = _for_action(function, 1) if _acts(function) else function
+            of_states = _for_action(function, 1) if of_actions(function) else function
             values_alone(of_states, states, name=f"the feature {name!r}")
-    acting = tuple(_acts(function) for function in functions)
+    acting = tuple(callable(function) and of_actions(function) for function in functions)
     empty = Features(tuple(features), functions, acting, domain, np.zeros((0, len(functions))))
     return replace(empty, trials=empty.values(states, 1))

@@ -128,11 +128,12 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Formula:
-    """R(s), the sum of all terms on a box, and other numbers at terminal states.
+    """R(s), the sum of all terms on a box, and other numbers at terminal states; such a sum for each action.
 
     Attributes:
         domain: the box of the states.
-        groups: the components of a sum, or one with all coordinates.
+        cases: the groups of the sum of each action, one sum alone if it is of all actions. The groups are the
+            components of a sum, or one with all coordinates.
         zero_at_terminal: whether R is not the sum at terminal states.
         boxes: of the terminal states, low < s ≤ high ``[b, 2, d]``; None if they are not known as boxes.
         ends: R at terminal states; None if it is 0 at all of them.
@@ -140,7 +141,7 @@ class Formula:
     """
 
     domain: Box
-    groups: tuple[Group, ...]
+    cases: tuple[tuple[Group, ...], ...]
     zero_at_terminal: bool
     boxes: Array | None
     ends: Ends | None
@@ -148,8 +149,14 @@ class Formula:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """Those of all groups."""
-        return tuple(term for group in self.groups for term in group.terms)
+        """Those of all cases and groups."""
+        return tuple(term for groups in self.cases for group in groups for term in group.terms)
+
+    @property
+    def arguments(self) -> str:
+        """Of R: "s" or "s, a"."""
+        acts = len(self.cases) > 1 or any(isinstance(term, Named) and term.acts for term in self.terms)
+        return "s, a" if acts else "s"
 
     @property
     def paid(self) -> tuple[tuple[Array, float], ...]:

@@ -1,15 +1,24 @@
-"""What all functions of states have in common, whether they are a basis, hats on a grid, components or features."""
+"""What all functions of states have in common, whether they are a basis, hats on a grid, components or features.
+
+Features may depend on the action, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.ground.domain import Array, Box, Domain
+from certirl.ground.doors import takes
 from certirl.ground.records import Record
+
+Actions = (
+    int | NDArray[np.intp] | None
+)  # one, one for each state ``[n]``, or None for functions that do not depend on it
 
 if TYPE_CHECKING:
     from certirl.functions.components import Component
@@ -85,9 +94,17 @@ class Functions(Record):
         """Whether Σ c_i f_i depends on the action."""
         return False
 
-    def _combined(self, states: Array, coefficients: Array, action: int | NDArray[np.intp] | None) -> Array:
+    def _combined(self, states: Array, coefficients: Array, action: Actions) -> Array:
         """Σ c_i f_i(s, a) for each state ``[n]``."""
         return self.combined(states, coefficients)
+
+    def _for_action(self, action: int) -> Self:
+        """f_1(·, a) … f_k(·, a) as functions of the state."""
+        return self
+
+    def _constant(self) -> Array:
+        """c with Σ c_i f_i = 1 at every state ``[k]``."""
+        raise ValueError(f"no sum of {self} is constant: write costs of actions as features of states and an action")
 
     def _summed(self, states: ArrayLike) -> Array:
         """Σ_n f_i(s_n) over states, for every function ``[k]``."""
@@ -96,3 +113,18 @@ class Functions(Record):
     def _in_words(self, coefficients: Array) -> str | None:
         """Σ c_i f_i as it is read; None of functions without names."""
         return None
+
+
+def of_actions(function: Any) -> bool:
+    """Whether a function of the state depends on the action, too: it says so, or takes states and an action."""
+    says = getattr(function, "of_actions", None)
+    return bool(says) if says is not None else takes(function, None, 0) and not takes(function, None)
+
+
+def by_action(states: Array, actions: Actions, values: Callable[[Array, int], Array]) -> Array:
+    """f(s, a) for each state and its action ``[n]``, from f of all states with the same action."""
+    total, each = np.empty(len(states)), np.broadcast_to(np.asarray(actions), len(states))
+    for action in np.unique(each).tolist():
+        chosen = each == action
+        total[chosen] = values(states[chosen], action)
+    return total

@@ -24,6 +24,7 @@ from certirl.functions.formulas import (
     Expansion,
     Formula,
     Ridges,
+    Term,
 )
 from certirl.ground import archive
 
@@ -32,7 +33,7 @@ _SLACK = 1e-9  # of the width of the domain: states outside by less are moved to
 
 
 def write(formula: Formula, path: str | os.PathLike[str]) -> Path:
-    """Write a model ``state [n, d] → reward [n]`` (suffix added if missing)."""
+    """Write a model ``state [n, d] → reward [n]``, or of actions ``[n]`` too (suffix added if missing)."""
     target = archive.target_of(path, (".onnx",))
     formula.check_writable()
     try:
@@ -46,28 +47,29 @@ def write(formula: Formula, path: str | os.PathLike[str]) -> Path:
 
 
 def _model(formula: Formula, onnx: Any) -> Any:
-    graph = _Graph(onnx)
     low, high = formula.domain.ends
+    graph = _Graph(onnx, len(low))
     slack = _SLACK * (high - low)
     outside = graph("Max", graph("Sub", low - slack, "state"), graph("Sub", "state", high + slack), np.zeros(1))
     excess = graph("MatMul", outside, np.ones((len(low), 1)))  # 0 inside, and not a number for such states
     states = graph("Min", graph("Max", "state", low), high)
-    values = [graph("MatMul", states, np.zeros((len(low), 1)))]
-    for term in formula.terms:
-        assert isinstance(term, Expansion | Ridges)
-        tables = [graph.table(states, axis) for axis in term.axes]
-        values.append(graph.ridges(term, tables) if isinstance(term, Ridges) else graph.expansion(term, tables))
-    total = reduce(lambda first, second: graph("Add", first, second), values)
+    double, helper = onnx.TensorProto.DOUBLE, onnx.helper
+    inputs = [helper.make_tensor_value_info("state", double, ["n", len(low)])]
+    sums = [graph.total(states, [term for group in groups for term in group.terms]) for groups in formula.cases]
+    total = sums[0]
+    if len(sums) > 1:
+        inputs.append(helper.make_tensor_value_info("action", onnx.TensorProto.INT64, ["n"]))
+        actions = graph("Reshape", "action", np.array([-1, 1]))
+        total = graph("GatherElements", graph("Concat", *sums, axis=1), actions, axis=1)
     for (start, end), paid in formula.paid:
         sides = graph("And", graph("Greater", states, start), graph("Not", graph("Greater", states, end)))
         count = graph("MatMul", graph("Cast", sides, to=onnx.TensorProto.DOUBLE), np.ones((len(low), 1)))
         total = graph("Where", graph("Greater", count, np.array([len(low) - 0.5])), np.array([paid]), total)
     total = graph("Where", graph("Less", excess, np.array([np.finfo(float).tiny])), total, np.array([np.nan]))
     graph("Reshape", total, np.array([-1]), name="reward")
-    double, helper = onnx.TensorProto.DOUBLE, onnx.helper
     model = helper.make_model(
         helper.make_graph(
-            graph.nodes, "reward", [helper.make_tensor_value_info("state", double, ["n", len(low)])],
+            graph.nodes, "reward", inputs,
             [helper.make_tensor_value_info("reward", double, ["n"])], graph.constants,
         ),
         opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="certirl",
@@ -80,9 +82,9 @@ def _model(formula: Formula, onnx: Any) -> Any:
 class _Graph:
     """Nodes and constants of a model; a call adds a node and returns the name of its output."""
 
-    def __init__(self, onnx: Any) -> None:
+    def __init__(self, onnx: Any, dimension: int) -> None:
         self.nodes, self.constants = list[Any](), list[Any]()
-        self._onnx = onnx
+        self._onnx, self._dimension = onnx, dimension
 
     def __call__(self, operation: str, *inputs: Any, name: str = "", **attributes: Any) -> str:
         output = name or f"{operation.lower()}_{len(self.nodes)}"
@@ -119,6 +121,15 @@ class _Graph:
                 first = self("Mul", self("Mul", t, columns[-1]), np.array([a]))
                 columns.append(self("Sub", first, self("Mul", columns[-2], np.array([b]))))
         return self("Concat", *columns[: axis.size], axis=1)
+
+    def total(self, states: str, terms: list[Term]) -> str:
+        """The sum of terms ``[n, 1]``."""
+        values = [self("MatMul", states, np.zeros((self._dimension, 1)))]
+        for term in terms:
+            assert isinstance(term, Expansion | Ridges)
+            tables = [self.table(states, axis) for axis in term.axes]
+            values.append(self.ridges(term, tables) if isinstance(term, Ridges) else self.expansion(term, tables))
+        return reduce(lambda first, second: self("Add", first, second), values)
 
     def expansion(self, term: Expansion, tables: list[str]) -> str:
         """Σ c_i Π_j φ_{i_j} ``[n, 1]``."""

@@ -1,4 +1,6 @@
-"""Rewards: expansions that can be called, calls of any reward function, and ranges.
+"""Rewards R(s, a): expansions that can be called, calls of any reward function, and ranges.
+
+A reward of the state alone, R(s), is the one that is the same for all actions.
 
 Certificates and scenarios need bounds of R: proved for expansions, otherwise declared or estimated on a grid, and then
 compared with every value. They also square numbers of the size of R, so that R is divided by a power of two that brings
@@ -11,7 +13,6 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -22,12 +23,12 @@ from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.components import Component, SumBasis
 from certirl.functions.ends import Ends
-from certirl.functions.features import Action, Features
+from certirl.functions.features import Features
 from certirl.functions.formulas import Formula, Group
-from certirl.functions.functions import Functions
+from certirl.functions.functions import Actions, Functions, by_action, of_actions
 from certirl.ground import archive
 from certirl.ground.archive import Shape, Words
-from certirl.ground.domain import Array, Box, as_states, like_input
+from certirl.ground.domain import Array, Box, as_actions, as_states, like_input
 from certirl.ground.doors import (
     as_count,
     as_flag,
@@ -43,7 +44,7 @@ from certirl.ground.doors import (
 )
 from certirl.ground.records import Record
 
-RewardLike = Callable[[Array], Any]
+RewardLike = Callable[..., Any]  # of states, or of states and an action
 
 # States along each coordinate at which the range of a plain function is estimated, by the number of coordinates.
 _ALONG = {1: 4001, 2: 301, 3: 61}
@@ -56,17 +57,26 @@ OF_ACTIONS = "proofs are for rewards of states, and this one depends on the acti
 NOT_SQUARED = "which double precision cannot square: multiply it by a positive constant, which changes no policy"
 
 
-def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") -> Array:
-    """R at states ``[n, d]`` as finite numbers ``[n]``; every reward function is called here.
+def values_of(reward: RewardLike, states: Array, action: Actions = None, *, name: str = "the reward") -> Array:
+    """R at states ``[n, d]``, and actions if it depends on them, as finite numbers ``[n]``.
 
-    The function receives a copy of the states, which it may change, and its answer is copied.
+    Every reward function is called here. It receives a copy of the states, which it may change, and one action at a
+    time; its answer is copied.
 
     Args:
-        reward: any function of states.
+        reward: any function of states, or of states and an action.
         states: ``[n, d]``.
+        action: one, or one for each state ``[n]``; unused by a function of states.
         name: of the function, for errors.
     """
-    answer = call(reward, states, what=name, read=lambda answer: as_reals(answer, f"what {name} returns", truth=True))
+    if action is None or not of_actions(reward):
+        return _asked(reward, states, name=name)
+    return by_action(states, action, lambda rows, taken: _asked(reward, rows, taken, name=name))
+
+
+def _asked(reward: RewardLike, states: Array, *action: int, name: str) -> Array:
+    what = f"what {name} returns"
+    answer = call(reward, states, *action, what=name, read=lambda answer: as_reals(answer, what, truth=True))
     if answer.shape not in {(len(states),), (len(states), 1)} and not answer.size == len(states) == 1:
         raise ValueError(
             f"{name} is asked about all states at once: for {len(states)} states it must return {len(states)} numbers, "
@@ -83,13 +93,14 @@ def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") ->
 @archive.record
 @dataclass(frozen=True, eq=False)
 class Reward(Record):
-    """``R(s) = Σ α_i φ_i(s)``, another number at terminal states, mostly 0; callable on a state or an array.
+    """``R(s) = Σ α_i φ_i(s)`` or ``R(s, a) = Σ α_ai φ_i(s)``; callable on a state or an array.
 
-    A sum over components, ``R(s) = Σ_j R_j(s_j)``, is a reward in a `SumBasis`; any other is a sum of one component.
+    At terminal states it is another number, mostly 0. A sum over components, ``R(s) = Σ_j R_j(s_j)``, is a reward in a
+    `SumBasis`; any other is a sum of one component.
 
     Attributes:
         basis: the functions φ.
-        coefficients: α ``[k]``, read-only.
+        coefficients: α ``[k]``, or a row for each action ``[A, k]``; read-only.
         ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if that is not known.
         zero_at_terminal: whether R is not the sum at terminal states; True if ``ended`` or ``ends`` is given.
         extrapolation: the points of a grid without data, where R is a lower bound rather than an estimate ``[k]``; None
@@ -102,12 +113,15 @@ class Reward(Record):
         (0.612, array([-1.225,  1.225]))
         >>> round(reward.norm, 3), reward.domain
         (1.0, ((-1.0, 1.0),))
+        >>> costly = reward.with_costs([0.0, 0.1])
+        >>> round(costly(0.5, 1), 3), costly([0.5, 0.5], [0, 1]).round(3)
+        (0.512, array([0.612, 0.512]))
     """
 
     _derived: ClassVar[tuple[str, ...]] = ("domain", "norm", "range")
     thread_safe: ClassVar[bool] = True
     basis: Functions | Cells | SumBasis | Features
-    coefficients: Annotated[Array, Shape("basis.size")]
+    coefficients: Array
     ended: Callable[[Array], Any] | None = None
     zero_at_terminal: bool = False
     extrapolation: Annotated[NDArray[np.bool_], Shape("basis.size")] | None = None
@@ -117,8 +131,12 @@ class Reward(Record):
         if not isinstance(self.basis, Functions):
             raise TypeError(f"the basis of a reward must be one such as certirl.Legendre(11), got {shown(self.basis)}")
         coefficients = as_reals(self.coefficients, "the coefficients of a reward").astype(np.float64)
-        if coefficients.shape != (self.basis.size,):
-            raise ValueError(f"{self.basis} needs {self.basis.size} coefficients, got shape {list(coefficients.shape)}")
+        if coefficients.shape[-1:] != (self.basis.size,) or not 1 <= coefficients.ndim <= 2 or not coefficients.size:
+            raise ValueError(
+                f"{self.basis} needs {self.basis.size} coefficients, or a row of them for each action, "
+                f"got shape {list(coefficients.shape)}"
+            )
+        coefficients = coefficients[0] if len(coefficients) == 1 and coefficients.ndim == 2 else coefficients
         if not np.isfinite(coefficients).all():
             raise ValueError("the coefficients of a reward must be finite")
         coefficients.flags.writeable = False
@@ -176,12 +194,50 @@ class Reward(Record):
         terms = zip(labels, coordinates, bases, strict=True)
         components = tuple(Component(name, tuple(group), basis) for name, group, basis in terms)
         basis = SumBasis(components).as_read("")
-        return cls(basis, np.concatenate([reward.coefficients for reward in rewards]))
+        counts = {reward.n_actions for reward in rewards} - {None}
+        if len(counts) > 1:
+            raise ValueError(f"a sum of rewards is of one number of actions, got {', '.join(map(str, sorted(counts)))}")
+        each = [reward.coefficients for reward in rewards]
+        if counts:
+            each = [np.broadcast_to(rows, (*counts, rows.shape[-1])) for rows in each]
+        return cls(basis, np.concatenate(each, axis=-1))
 
-    def __call__(self, states: ArrayLike, action: Action = None) -> Any:
-        """R(s): a float for one state, ``[n]`` for many. States must lie in the domain.
+    def with_costs(self, costs: ArrayLike) -> Reward:
+        """R(s, a) − c_a, in the same functions; terminal states cost nothing.
 
-        An action, or one for each state, is for rewards of features that depend on it.
+        Args:
+            costs: c, one for each action ``[A]``.
+
+        Example:
+            >>> costly = reward.with_costs([0.0, 0.1, 0.2])
+            >>> costly.of_actions, (reward(0.5) - costly([0.5, 0.5], [1, 2])).round(3)
+            (True, array([0.1, 0.2]))
+        """
+        costs = np.atleast_1d(as_reals(costs, "costs"))
+        if costs.ndim != 1 or self.n_actions not in (None, len(costs)):
+            wanted = "one for each action" if self.n_actions is None else f"those of {self.n_actions} actions"
+            raise ValueError(f"costs must be {wanted}, got shape {list(costs.shape)}")
+        return replace(self, coefficients=self.coefficients - costs[:, None] * self.basis._constant())
+
+    def for_action(self, action: int) -> Reward:
+        """R(·, a) as a reward of the state.
+
+        Example:
+            >>> still = costly.for_action(1)
+            >>> still.of_actions, bool(still(0.5) == costly(0.5, 1))
+            (False, True)
+        """
+        most = None if self.n_actions is None else self.n_actions - 1
+        action = as_count(action, "action", least=0, most=most, meaning="the number of an action")
+        coefficients = self.coefficients if self.n_actions is None else self.coefficients[action]
+        return replace(self, basis=self.basis._for_action(action), coefficients=coefficients)
+
+    def __call__(self, states: ArrayLike, action: Actions = None) -> Any:
+        """R(s, a): a float for one state, ``[n]`` for many. States must lie in the domain.
+
+        Args:
+            states: one, or ``[n, d]``.
+            action: one for all states, or one for each ``[n]``; left out for a reward of the state alone.
         """
         if self._forgotten:
             raise ValueError(
@@ -189,10 +245,33 @@ class Reward(Record):
                 "again, solution = solution.with_terminal(simulator.terminal)"
             )
         rows = as_states(states, self.domain, instead=f"the function is defined on {self.domain.words} only")
-        values = self.basis._combined(rows, self.coefficients, action)
+        values = self._values(rows, self._as_actions(action, len(rows)))
         if self.ended is not None:
             values = np.where(self.ended(rows), self._at_terminal(rows), values)
         return like_input(values, states, self.basis.dimension)
+
+    def _as_actions(self, action: Actions, count: int) -> NDArray[np.intp] | None:
+        """Actions of ``count`` states."""
+        if action is None:
+            return None
+        actions = as_actions(np.atleast_1d(action), n_actions=self.n_actions)
+        if len(actions) not in (1, count):
+            raise ValueError(f"reward(states, action) takes one action or one for each of {count} states")
+        return np.broadcast_to(actions, count)
+
+    def _values(self, rows: Array, actions: NDArray[np.intp] | None) -> Array:
+        """R at states that are not terminal ``[n]``."""
+        if self.n_actions is None:
+            return self.basis._combined(rows, self.coefficients, actions)
+        return self._by_action(rows, actions, lambda one, near: one._values(near, None))
+
+    def _by_action(
+        self, rows: Array, actions: NDArray[np.intp] | None, values: Callable[[Reward, Array], Array]
+    ) -> Array:
+        """Numbers of R(·, a) at each state ``[n]``."""
+        if actions is None:
+            raise ValueError("the reward depends on the action: call reward(states, action)")
+        return by_action(rows, actions, lambda near, action: values(self.for_action(action), near))
 
     def _at_terminal(self, states: Array) -> Array:
         """R at terminal states ``[n]``; the caller selects them."""
@@ -215,8 +294,13 @@ class Reward(Record):
         marks = like_input(np.broadcast_to(weights > 0.5, len(rows)), states, self.basis.dimension)
         return marks if isinstance(marks, np.ndarray) else bool(marks)
 
-    def derivative(self, states: ArrayLike, axis: int = 0) -> Any:
+    def derivative(self, states: ArrayLike, axis: int = 0, action: Actions = None) -> Any:
         """∂R/∂s along one coordinate, in the same shapes; for expansions in bases and their sums.
+
+        Args:
+            states: as for the reward itself.
+            axis: the coordinate.
+            action: as for the reward itself.
 
         Example:
             >>> round(reward.derivative(0.5), 3)
@@ -229,8 +313,13 @@ class Reward(Record):
         component, reward = next(
             term for term in zip(self.components, self.parts, strict=True) if axis in term[0].coordinates
         )
-        table = component.basis.derivative(component.of(rows), component.coordinates.index(axis))
-        return like_input(table @ reward.coefficients, states, self.basis.dimension)
+        along, near = component.coordinates.index(axis), component.of(rows)
+        if self.n_actions is None:
+            slopes = component.basis.derivative(near, along) @ reward.coefficients
+        else:
+            actions = self._as_actions(action, len(rows))
+            slopes = reward._by_action(near, actions, lambda one, some: one.derivative(some, along))
+        return like_input(slopes, states, self.basis.dimension)
 
     @property
     def domain(self) -> Box:
@@ -251,6 +340,11 @@ class Reward(Record):
         pieces = SumBasis(components)._split(self.coefficients)
         return tuple(Reward(component.basis, piece) for component, piece in zip(components, pieces, strict=True))
 
+    @property
+    def n_actions(self) -> int | None:
+        """The number of actions with coefficients of their own; None if they have all in common."""
+        return None if self.coefficients.ndim == 1 else len(self.coefficients)
+
     def __getitem__(self, name: str | int) -> Reward:
         """R_j by name or number."""
         names = [component.name for component in self.components]
@@ -260,8 +354,8 @@ class Reward(Record):
 
     @property
     def of_actions(self) -> bool:
-        """Whether R depends on the action, by features that do."""
-        return self.basis._acts(self.coefficients)
+        """Whether R depends on the action: by coefficients of its own for each, or by features that do."""
+        return self.n_actions is not None or self.basis._acts(self.coefficients)
 
     @property
     def norm(self) -> float:
@@ -271,7 +365,9 @@ class Reward(Record):
     @property
     def range(self) -> tuple[float, float] | None:
         """Proved bounds of all values; None for a reward with terminal states or of features."""
-        return None if self.zero_at_terminal else self.basis.value_range(self.coefficients)
+        ranges = [self.basis.value_range(row) for row in np.atleast_2d(self.coefficients)]
+        known = [ends for ends in ranges if ends is not None and not self.zero_at_terminal]
+        return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
     @property
     def _forgotten(self) -> bool:
@@ -280,27 +376,32 @@ class Reward(Record):
 
     def __str__(self) -> str:
         paid = "" if self.ends is None else f", {self.ends}"
-        words = self.basis._in_words(self.coefficients)
-        if words is not None:
+        words = [self.basis._in_words(row) for row in np.atleast_2d(self.coefficients)]
+        if words[0] is not None:
             terminal = paid or (", 0 at terminal states" if self.zero_at_terminal else "")
-            arguments = "s, a" if self.of_actions else "s"
-            return f"R({arguments}) = {words}{terminal}"
+            arguments = [f"s, {action}" for action in range(self.n_actions or 0)] or [
+                "s, a" if self.of_actions else "s"
+            ]
+            return "; ".join(f"R({of}) = {text}" for of, text in zip(arguments, words, strict=True)) + terminal
         names = [f"R({component.name})" for component in self.components]
         total = " + ".join(names) if len(names) <= 4 else f"{names[0]} + {names[1]} + … + {names[-1]}"
         where = f"{self.basis} on {self.domain.words}" if len(names) == 1 else f"{total}, {self.basis}"
-        return f"{where}, ‖α‖₁ = {self.norm:.4g}{paid}"
+        each = "" if self.n_actions is None else f", {self.n_actions} actions"
+        return f"{where}{each}, ‖α‖₁ = {self.norm:.4g}{paid}"
 
     @property
     def _formula(self) -> Formula:
         """The terms of R, from which every writer goes."""
         components = self.components
-        pieces = SumBasis(components)._split(self.coefficients) if len(components) > 1 else [self.coefficients]
-        groups = tuple(
-            Group(component.name, component.coordinates, component._terms(piece))
-            for component, piece in zip(components, pieces, strict=True)
-        )
+        cases = [
+            tuple(
+                Group(component.name, component.coordinates, component._terms(piece))
+                for component, piece in zip(components, SumBasis(components)._split(row), strict=True)
+            )
+            for row in np.atleast_2d(self.coefficients)
+        ]
         boxes = getattr(self.ended, "boxes", None)
-        return Formula(self.domain, groups, self.zero_at_terminal, boxes, self.ends, str(self))
+        return Formula(self.domain, tuple(cases), self.zero_at_terminal, boxes, self.ends, str(self))
 
     def to_latex(
         self,
@@ -327,7 +428,9 @@ class Reward(Record):
         return latex(self._formula, digits=digits, terms=terms, names=names, symbol=symbol)
 
     def to_python(self) -> str:
-        """A module that defines ``reward(state)`` and needs NumPy alone; states and values as of the reward itself.
+        """A module that defines ``reward(state)``, or ``reward(state, action)``, and needs NumPy alone.
+
+        States, actions and values are as of the reward itself.
 
         Example:
             >>> text = certirl.Reward(certirl.Fourier(3), [0.0, 2.0, -0.5]).to_python()
@@ -386,6 +489,8 @@ class Reward(Record):
     def to_onnx(self, path: str | os.PathLike[str]) -> Path:
         """Write it as an ONNX model of states ``[n, d]`` to values ``[n]`` in double precision; NaN off the domain.
 
+        A reward of states and actions has a second input, the actions ``[n]`` as 64-bit whole numbers.
+
         Needs the package onnx: ``pip install "certirl[onnx]"``.
 
         Example:
@@ -416,12 +521,6 @@ class Reward(Record):
         from certirl import plots
 
         return plots.reward(self, ax=ax, path=path)
-
-
-def rewards_of(reward: RewardLike, states: Array, action: int) -> Array:
-    """R(s), or R(s, a) of a reward that depends on the action ``[n]``."""
-    function: Any = reward
-    return values_of(partial(function, action=action) if getattr(reward, "of_actions", False) else reward, states)
 
 
 def reward_at_terminal(reward: RewardLike, states: Array) -> Array:
@@ -557,8 +656,7 @@ def bounded(reward: RewardLike, domain: Box, declared: Any = None) -> BoundedRew
     """
     if declared is None and isinstance(reward, BoundedReward):
         return reward
-    if getattr(reward, "of_actions", False):
-        raise ValueError(OF_ACTIONS)
+    _check_of_states(reward)
     proved = proved_range(reward)
     if declared is None:
         low, high = proved or _looked_up(reward, domain)
@@ -618,6 +716,7 @@ def _trial_values(reward: RewardLike, domain: Box) -> Array:
 
 def values_alone(reward: RewardLike, states: Array, *, name: str = "the reward") -> Array:
     """R at states ``[n]``, as in `values_of`, checked to depend on one state alone by further calls."""
+    _check_of_states(reward)
     values, rows = values_of(reward, states, name=name), some_rows(len(states))
     calls = [rows, *np.split(rows[:67], [1, 7])]  # of many states, and of 1, 6 and 60
     again = np.concatenate([values_of(reward, states[call], name=name) for call in calls if len(call)])
@@ -631,6 +730,11 @@ def values_alone(reward: RewardLike, states: Array, *, name: str = "the reward")
             "depend on one state alone, without means, maxima or ranks over the states"
         )
     return values
+
+
+def _check_of_states(reward: RewardLike) -> None:
+    if of_actions(reward):
+        raise ValueError(OF_ACTIONS)
 
 
 def trial_states(domain: Box) -> Array:

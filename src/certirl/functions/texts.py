@@ -57,15 +57,17 @@ def latex(
     digits, symbol = as_count(digits, "digits", most=17), as_text(symbol, "symbol")
     most = None if terms is None else as_count(terms, "terms")
     writer = _Latex(_coordinates(names, len(formula.domain)), digits, most)
-    acts = any(isinstance(term, Named) and term.acts for term in formula.terms)
-    arguments, lines = "s, a" if acts else "s", list[str]()
-    if len(formula.groups) > 1:
-        heads = [_head(symbol, group, writer.names) for group in formula.groups]
-        lines.append(f"{symbol}(s) &= {' + '.join(heads)}")
-        lines += [f"{head} &= {writer.total(group)}" for head, group in zip(heads, formula.groups, strict=True)]
-    else:
-        lines.append(f"{symbol}({arguments}) &= {writer.total(formula.groups[0])}")
-    lines += writer.definitions(formula.terms)
+    arguments, lines = formula.arguments, list[str]()
+    for action, groups in enumerate(formula.cases):
+        suffix = f", {action}" if len(formula.cases) > 1 else ""
+        of = f"s{suffix}" if suffix else arguments
+        if len(groups) > 1:
+            heads = [_head(symbol, group, writer.names, suffix) for group in groups]
+            lines.append(f"{symbol}({of}) &= {' + '.join(heads)}")
+            lines += [f"{head} &= {writer.total(group)}" for head, group in zip(heads, groups, strict=True)]
+        else:
+            lines.append(f"{symbol}({of}) &= {writer.total(groups[0])}")
+    lines += dict.fromkeys(writer.definitions(formula.terms))
     if formula.zero_at_terminal:
         where = r"\text{at terminal states}" if formula.boxes is None else writer.boxes(formula.boxes)
         lines.append(rf"{symbol}({arguments}) &= 0 \quad {where}")
@@ -93,8 +95,8 @@ def _escaped(text: str) -> str:
     return re.sub(r"[\\^~&%$#_{}]", lambda found: special.get(found[0], "\\" + found[0]), " ".join(text.split()))
 
 
-def _head(symbol: str, group: Group, names: Sequence[str]) -> str:
-    return rf"{symbol}_{{\text{{{_escaped(group.name)}}}}}({', '.join(names[c] for c in group.coordinates)})"
+def _head(symbol: str, group: Group, names: Sequence[str], suffix: str) -> str:
+    return rf"{symbol}_{{\text{{{_escaped(group.name)}}}}}({', '.join(names[c] for c in group.coordinates)}{suffix})"
 
 
 def _occurring(term: Term) -> tuple[Axis, ...]:
@@ -290,17 +292,33 @@ def reward(state):
     single = states.ndim == (0 if len(DOMAIN) == 1 else 1)
     return float(values[0]) if single else values
 '''
+_WITH_ACTIONS = {  # in the text above, for a reward of states and actions
+    "(state)": "(state, action)",
+    "one state, a number, or at states [n, d], an array": "one state and action, a number, or at many, an array",
+    "    rows = np.clip(": """\
+    actions = np.broadcast_to(action, len(rows))
+    if not np.isin(actions, range(COUNT)).all():
+        raise ValueError("actions must be whole numbers below COUNT")
+    rows = np.clip(""",
+    "total(rows[start : start + 2048])": "total(rows[start : start + 2048], actions[start : start + 2048])",
+}
 
 
 def python(formula: Formula) -> str:
     """A module that defines ``reward(state)`` and needs NumPy alone."""
     formula.check_writable()
-    module = _Module()
-    for group in formula.groups:
-        module.body += [f"# {group.name!a}"] if len(formula.groups) > 1 else []
-        for term in group.terms:
-            summand = module.ridges(term) if isinstance(term, Ridges) else module.expansion(term)
-            module.body.append(f"values = values + {summand}")
+    module, acts = _Module(), len(formula.cases) > 1
+    for action, groups in enumerate(formula.cases):
+        module.body.append("values = np.zeros(len(s))")
+        for group in groups:
+            names = [f"action {action}"] * acts + [group.name] * (len(groups) > 1)
+            module.body += [f"# {', '.join(names)!a}"] if names else []
+            for term in group.terms:
+                summand = module.ridges(term) if isinstance(term, Ridges) else module.expansion(term)
+                module.body.append(f"values = values + {summand}")
+        module.body += ["each.append(values)"] * acts
+    if acts:
+        module.body.append("values = np.stack(each)[a, np.arange(len(s))]")
     if formula.paid:
         boxes, paid = zip(*formula.paid, strict=True)
         module.body += [
@@ -308,13 +326,20 @@ def python(formula: Formula) -> str:
             f"{module.constant('PAID', paid)}):  # at terminal states",
             "    values = np.where(((s > low) & (s <= high)).all(axis=1), paid, values)",
         ]
-    lines = "\n    ".join(["values = np.zeros(len(s))", *module.body, "return values"])
-    total = f'def total(s):\n    """The sum of all terms at states [n, d]."""\n    {lines}\n'
+    lines = "\n    ".join([*["each = []"] * acts, *module.body, "return values"])
+    taken, at = (", a", "states [n, d] and actions [n]") if acts else ("", "states [n, d]")
+    total = f'def total(s{taken}):\n    """The sum of all terms at {at}."""\n    {lines}\n'
     title = re.sub(r'[\\"]', "", " ".join(formula.title.split()))
     usage = "reward(state) takes one state or an array of them; only NumPy is needed."
+    reward = _REWARD
+    if acts:
+        usage = "reward(state, action) takes one of each or an array of them; only NumPy is needed."
+        for words, instead in _WITH_ACTIONS.items():
+            reward = reward.replace(words, instead)
+        reward = reward.replace("COUNT", str(len(formula.cases)))
     head = f'"""{title}\n\n{usage}\n"""\n\nimport numpy as np\n'
     domain = f"DOMAIN = {_array(np.array(formula.domain))}  # (low, high) of each coordinate"
-    return "\n\n".join(["\n".join([head, domain, *module.constants, ""]), *module.helpers, total, _REWARD])
+    return "\n\n".join(["\n".join([head, domain, *module.constants, ""]), *module.helpers, total, reward])
 
 
 class _Module:

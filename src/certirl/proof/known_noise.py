@@ -25,7 +25,7 @@ from certirl.data.source import Simulated, Source, as_source
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
 from certirl.functions.cells import Cells
-from certirl.functions.reward import NOT_SQUARED, OF_ACTIONS, Reward, check_known, known_expert, unpack, values_alone
+from certirl.functions.reward import NOT_SQUARED, Reward, check_known, known_expert, unpack, values_alone
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box, as_states
@@ -533,8 +533,6 @@ def _log_of(source: Source, samples: int, rng: Any) -> tuple[Transitions, str, s
 
 def _reward_at_nodes(function: Any, domain: Box, cells: int) -> tuple[Array, tuple[str, ...]]:
     """R at the nodes, and that it is taken as linear between them, where that is not so."""
-    if getattr(function, "of_actions", False):
-        raise ValueError(OF_ACTIONS)
     basis = function.basis if isinstance(function, Reward) else None
     exact = isinstance(basis, Cells) and basis.domain == domain and not basis.periodic and not function.zero_at_terminal
     steps = basis.shape[0] if exact and isinstance(basis, Cells) else 1

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.transitions import action_in_words
-from certirl.functions.reward import Reward
+from certirl.functions.reward import Reward, values_of
 from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_count, as_listed
 from certirl.ground.records import freeze
@@ -410,11 +410,13 @@ def _function_charts(
     if len(function.components) == 1:
         return _single_charts(letter, word, function, solution, plane, names)
     charts = list[Chart | Map]()
-    for number in _most_varied(function):
+    drawn = _most_varied(function)
+    for number in drawn:
         component, term = function.components[number], function.parts[number]
-        (chart,) = _single_charts(letter, word, term, None, FIRST, names.among(component.coordinates))
-        charts.append(replace(chart, title=f"{letter}({component.name})"))
-    missing = len(function.parts) - len(charts)
+        for chart in _single_charts(letter, word, term, None, FIRST, names.among(component.coordinates)):
+            action = f", {chart.title}" if len(component.coordinates) > 1 and term.of_actions else ""
+            charts.append(replace(chart, title=f"{letter}({component.name}{action})"))
+    missing = len(function.parts) - len(drawn)
     if missing:
         charts[-1] = replace(charts[-1], title=f"{charts[-1].title}; {missing} more are not drawn")
     return tuple(charts)
@@ -425,7 +427,8 @@ def _most_varied(function: Reward) -> list[int]:
     rng = np.random.default_rng(0)
     ranges = []
     for term in function.parts:
-        ranges.append(float(np.ptp(term(term.domain.uniform(500, rng)))))
+        states = term.domain.uniform(500, rng)
+        ranges.append(float(np.ptp([values_of(term, states, action) for action in range(term.n_actions or 1)])))
     return sorted(np.argsort(-np.array(ranges), kind="stable")[:MOST_PANELS].tolist())
 
 
@@ -438,8 +441,9 @@ def _single_charts(
     calls = [
         ("" if function.ends is None else f"{letter} is {function.ends.worth:.4g} at some terminal states", function)
     ]
-    if function.of_actions and solution is not None:
-        actions = range(solution.n_actions)
+    count = function.n_actions if solution is None else solution.n_actions
+    if function.of_actions and count is not None:
+        actions = range(count)
         calls = [(names.action(a), lambda states, a=a: function(states, a)) for a in actions]  # type: ignore[misc]
     if len(function.domain) == 1:
         return (_function_line(label, calls, function, solution if is_policy else None, names),)

@@ -29,7 +29,7 @@ from certirl.fit.action_values import (
     spectral_radius,
 )
 from certirl.fit.choose import tail_factor
-from certirl.fit.compare import FINE, compare
+from certirl.fit.compare import compare
 from certirl.fit.effects import DISTRUST, ValueProblem, live_states, several_next_states, value_basis
 from certirl.fit.ends import (
     FEWEST_STEPS,
@@ -484,12 +484,9 @@ def _planned(
         in_model: the simulator is the next-state model of a log.
         decisive: a failure is one of R, and not of the simulator.
     """
-    if solution.reward is not None and solution.reward.of_actions and len(solution.domain) > FINE:
-        why = f"a reward of actions is compared up to {FINE} coordinates"
-        return solution, Reason.NOT_PLANNED.finding(why=why), None
     assert solution.reward is not None and solution.value is not None
     asked: dict[str, Any] = {"discount": solution.discount, "judged": judged}
-    asked["rollouts"] = in_model and not solution.reward.of_actions
+    asked["rollouts"] = in_model
     comparison, best = compare(simulator, solution.reward, solution.value, policy, states, **asked)
     regret, loss = comparison.shares
     gap = max(regret, loss)
