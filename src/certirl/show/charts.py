@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,38 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, distinguishable with every kind of colour vision and in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-GAIN, LOSS, SUM = COLOURS[:3]  # of bars
+GAIN, LOSS, SUM, MARK = 0, 1, 2, 1  # numbers of `COLOURS`: of bars, and of marked places
+# Cividis, which reads the same with every kind of colour vision and in grey.
+SHADES = (
+    "#00224e", "#013271", "#2f426d", "#48526c", "#5e636f", "#727374",
+    "#878478", "#9d9576", "#b6a96f", "#cebc63", "#e7d150", "#fee838",
+)  # fmt: skip
+
+
+class Look(NamedTuple):
+    """How what has a role is drawn, by matplotlib and in SVG: opacity, and of lines the width and the dashes."""
+
+    opacity: float = 1.0
+    width: float = 0.0
+    dashes: tuple[float, ...] = ()
+
+
+LOOKS = {
+    "line": Look(width=1.8),
+    "steps": Look(width=1.8),
+    "dashed": Look(width=1.4, dashes=(4, 2)),
+    "band": Look(0.25),
+    "shade": Look(0.14),  # a span of an action
+    "grey": Look(0.22),  # a span without a colour
+    "edge": Look(0.7, 1.2, (1, 2)),  # a span without width
+    "axis": Look(0.6, 0.8),  # a level without a label
+    "level": Look(0.9, 1.5, (1, 2)),
+    "border": Look(width=1.3),
+    "halo": Look(width=2.9),  # white around borders
+    "bar": Look(),
+    "dot": Look(width=8.0),  # in SVG
+    "dots": Look(width=3.0),
+}
 
 MOST_PANELS = 12
 MOST_POINTS = 2_000  # of a curve of points
@@ -182,12 +214,38 @@ class Bars:
     value: float = 0.0
 
     @property
-    def colours(self) -> list[str]:
-        """Of the parts, gains and losses, and of the sum if it is drawn."""
-        return [*(GAIN if value >= 0 else LOSS for _, value in self.parts), *([SUM] if self.total else [])]
+    def rows(self) -> list[Bar]:
+        """One bar below the other: the parts, and the sum if it is drawn. What is not finite has no length."""
+        bars, end = list[Bar](), 0.0
+        for label, value in self.parts:
+            start, end = end, end + (value if np.isfinite(value) else 0.0)
+            bars.append(Bar(label, start, end, value, GAIN if value >= 0 else LOSS))
+        if self.total:
+            total = self.value if np.isfinite(self.value) else end
+            bars.append(Bar(self.total, 0.0, total, rounded_down(self.value), SUM))
+        smallest = 1e-9 * max((abs(bar.end - bar.start) for bar in bars), default=0.0)
+        return [bar._replace(value=0.0) if 0 < abs(bar.end - bar.start) < smallest else bar for bar in bars]
+
+
+class Bar(NamedTuple):
+    """A bar of a sum: its label, where it starts and ends, the number beside it, and a number of `COLOURS`."""
+
+    label: str
+    start: float
+    end: float
+    value: float
+    colour: int
 
 
 Picture = Chart | Map | Bars
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number for a person: few digits and a proper minus sign; a dash for NaN."""
+    if not np.isfinite(value):
+        return "–" if np.isnan(value) else "∞" if value > 0 else "−∞"
+    text = f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value + 0.0:.{digits}g}"
+    return text.replace("e-0", "e-").replace("e+0", "e").replace("-", "−")
 
 
 class Names(NamedTuple):
@@ -233,13 +291,7 @@ def heading(solution: Solution) -> str:
 
 
 def solution_charts(solution: Solution, *, problem: Problem | None = None, plane: Plane = FIRST) -> tuple[Picture, ...]:
-    """The reward, the margins behind it and, for an expert who depends on the state, the certificate.
-
-    Args:
-        solution: what to draw.
-        problem: a problem with known truth, for the true margins of an expert who always takes one action.
-        plane: the two coordinates of the maps, by number or name.
-    """
+    """The reward, the margins behind it and, for an expert who depends on the state, the certificate."""
     rewards = reward_charts(solution, plane=plane)
     proof = solution.certificate if solution.expert is None else None
     proofs = () if proof is None else certificate_charts(proof, plane=plane, names=Names.of(solution))
@@ -250,10 +302,6 @@ def reward_charts(solution: Any, *, plane: Plane = FIRST) -> tuple[Chart | Map, 
     """R(s), and for an expert who depends on the state the actions that are best for it.
 
     Of a sum, the rewards of the components that vary most; of a reward that depends on the action, one for each.
-
-    Args:
-        solution: whose reward; or a reward alone.
-        plane: the two coordinates of a map, by number or name.
     """
     if isinstance(solution, Reward):
         return _function_charts("R", "reward", solution, None, plane)
@@ -275,11 +323,6 @@ def margin_charts(solution: Solution, *, problem: Problem | None = None, plane: 
     For an expert who always takes one action: D_a(s) of each alternative with two standard errors, the states where the
     margin is attained, and the truth if a problem is given; on a box a map of the smallest; of a sum what each
     component adds to the margin. For the value form: the margin asked for and the shortfall at the states compared.
-
-    Args:
-        solution: what to draw.
-        problem: a problem with known truth, for the true margins.
-        plane: the two coordinates of a map, by number or name.
     """
     if solution.reward is None:
         raise ValueError(f"there are no margins to draw: {solution.reason}")
@@ -299,11 +342,6 @@ def certificate_charts(
 
     In several coordinates a map of the proved lower bound, where that is positive; of a sum over components the lower
     bounds of each, which add up to the margin.
-
-    Args:
-        certificate: what to draw.
-        plane: the two coordinates of a map, by number or name.
-        names: of coordinates and actions; a certificate keeps those of actions.
     """
     from certirl.proof.cells import CellCertificate
 
@@ -319,16 +357,22 @@ def certificate_charts(
 
 def budget(certificate: Claim) -> Bars:
     """The estimated margin, the losses that matter, and what remains: the margin that is proved."""
-    matter = 5e-4 * abs(certificate.estimated)
+    matter, title = 5e-4 * abs(certificate.estimated), _claimed(certificate)
     losses = [(name, -loss) for name, loss in certificate.losses.items() if matter < loss < np.inf]
     parts = (("estimated", certificate.estimated), *losses)
     if not np.isfinite(certificate.margin):
-        return Bars(f"{certificate.word}: {certificate.without_bound}", "margin", parts)
-    if certificate.margin > 0:
-        title = f"{certificate.word}: margin at least {rounded_down(certificate.margin):.3g}"
-        return Bars(title, "margin", parts, "margin, at least", certificate.margin)
-    why = "the losses exceed the estimate" if certificate.estimated > 0 else "the estimate is not positive"
-    return Bars(f"{certificate.word}: {why}", "estimate and losses", parts, "what remains", certificate.margin)
+        return Bars(title, "margin", parts)
+    label, total = ("margin", "margin, at least") if certificate.margin > 0 else ("estimate and losses", "what remains")
+    return Bars(title, label, parts, total, certificate.margin)
+
+
+def _claimed(proof: Claim) -> str:
+    """What is proved of the margin, or why nothing is."""
+    if not np.isfinite(proof.margin):
+        return f"{proof.word}: {proof.without_bound}"
+    if proof.margin > 0:
+        return f"{proof.word}: margin at least {number(rounded_down(proof.margin), 3)}"
+    return f"{proof.word}: the {'losses exceed the estimate' if proof.estimated > 0 else 'estimate is not positive'}"
 
 
 def coverage_charts(coverage: Coverage, *, action: int | None = None, plane: Plane = FIRST) -> tuple[Chart | Map, ...]:
@@ -336,11 +380,6 @@ def coverage_charts(coverage: Coverage, *, action: int | None = None, plane: Pla
 
     On an interval the transitions of each action in each cell; on a box a map, for one action or, in each cell, for
     the rarest one. Further coordinates are summed over, and then extrapolation is not shown.
-
-    Args:
-        coverage: what to draw.
-        action: of one action only.
-        plane: the two coordinates of the map, by number or name.
     """
     if action is not None:
         as_count(action, "action", least=0, most=coverage.n_actions - 1)
@@ -351,22 +390,18 @@ def coverage_charts(coverage: Coverage, *, action: int | None = None, plane: Pla
 
 def feature_path_chart(steps: FeaturePath) -> Chart:
     """The states that rewards of features do not explain, and the regret, by the number of features."""
-    counts = np.asarray(steps.counts)
-    curves = tuple(
-        Curve(label, counts, 100 * values, colour=colour)
-        for values, label, colour in ((steps.unexplained, "states not explained", 0), (steps.regret, "regret", 1))
-    )
-    places = zip(counts, 100 * steps.unexplained, steps.formulas, strict=True)
-    chosen = float(counts[steps.chosen])
+    counts, chosen = np.asarray(steps.counts), float(steps.counts[steps.chosen])
+    shares = {"states not explained": 100 * steps.unexplained, "regret": 100 * steps.regret}
+    places = zip(counts.tolist(), shares["states not explained"].tolist(), steps.formulas, strict=True)
     return Chart(
         "",
         "changes of the guess" if steps.guessed else "features",
-        "%",
-        curves,
+        "share in %",
+        tuple(Curve(label, counts, share, colour=colour) for colour, (label, share) in enumerate(shares.items())),
         spans=(Span(chosen, chosen, "chosen"),),
-        points=tuple(Point(float(x), float(y), formula) for x, y, formula in places),
+        points=tuple(Point(float(x), y, formula) for x, y, formula in places),
         low=0.0,
-        high=max(_range([curve.y for curve in curves])[1], 5.0),
+        high=max(_range(shares.values())[1], 5.0),
     )
 
 
@@ -376,22 +411,16 @@ def rounds_chart(solution: Solution) -> Chart:
     if not rounds:
         raise ValueError("there are no rounds to draw: these are of a search for a proof with a simulator")
     samples = np.array([each.samples for each in rounds])
-    forecast = np.array([100 * each.forecast for each in rounds])
-    attempted = np.array([100 * each.proved for each in rounds])
-    points = tuple(
-        Point(float(n), float(y), f"δ = {each.delta:.3g}")
-        for n, y, each in zip(samples, attempted, rounds, strict=True)
-        if np.isfinite(y)
-    )
-    curves = [Curve("forecast", samples, forecast, colour=0)]
-    if points:
-        curves.append(Curve("proved", samples, attempted, style="points", colour=1))
-    low, high = _range([*(np.maximum(curve.y, -100.0) for curve in curves), np.array([0.0, 10.0])])
+    forecast, attempted = (np.array([100 * getattr(each, name) for each in rounds]) for name in ("forecast", "proved"))
+    tried = zip(samples.tolist(), attempted.tolist(), rounds, strict=True)
+    points = tuple(Point(n, y, f"δ = {each.delta:.3g}") for n, y, each in tried if np.isfinite(y))
+    proved = Curve("proved", samples, attempted, style="points", colour=1)
+    low, high = _range([*np.maximum([forecast, attempted], -100.0), np.array([0.0, 10.0])])
     return Chart(
         f"{len(rounds)} round{'s' * (len(rounds) != 1)}",
         "transitions per action",
         "% of the margin that remains",
-        tuple(curves),
+        (Curve("forecast", samples, forecast, colour=0), *([proved] if points else [])),
         levels=(Level(0.0),),
         points=points,
         low=low,
@@ -408,12 +437,13 @@ def _function_charts(
     """A reward or a value: one chart, or one for each component that is worth drawing."""
     names = Names() if solution is None else Names.of(solution)
     if len(function.components) == 1:
-        return _single_charts(letter, word, function, solution, plane, names)
-    charts = list[Chart | Map]()
-    drawn = _most_varied(function)
+        label = f"{word} {letter}({'s, a' if function.of_actions else 's'})"
+        return _single_charts(letter, label, function, solution, plane, names)
+    charts, drawn = list[Chart | Map](), _most_varied(function)
     for number in drawn:
         component, term = function.components[number], function.parts[number]
-        for chart in _single_charts(letter, word, term, None, FIRST, names.among(component.coordinates)):
+        label, own = f"{letter}({component.name})", names.among(component.coordinates)
+        for chart in _single_charts(letter, label, term, None, FIRST, own):
             action = f", {chart.title}" if len(component.coordinates) > 1 and term.of_actions else ""
             charts.append(replace(chart, title=f"{letter}({component.name}{action})"))
     missing = len(function.parts) - len(drawn)
@@ -433,59 +463,54 @@ def _most_varied(function: Reward) -> list[int]:
 
 
 def _single_charts(
-    letter: str, word: str, function: Reward, solution: Solution | None, plane: Plane, names: Names
+    letter: str, label: str, function: Reward, solution: Solution | None, plane: Plane, names: Names
 ) -> tuple[Chart | Map, ...]:
     """A function without components; one picture for each action on a box if it depends on the action."""
-    is_policy = solution is not None and solution.expert is None
-    label = f"{word} {letter}({'s, a' if function.of_actions else 's'})"
-    calls = [
-        ("" if function.ends is None else f"{letter} is {function.ends.worth:.4g} at some terminal states", function)
-    ]
+    policy = solution if solution is not None and solution.expert is None else None
+    calls: dict[str, Callable[[Array], Any]] = {
+        "" if function.ends is None else f"{letter} is {function.ends.worth:.4g} at some terminal states": function
+    }
     count = function.n_actions if solution is None else solution.n_actions
     if function.of_actions and count is not None:
-        actions = range(count)
-        calls = [(names.action(a), lambda states, a=a: function(states, a)) for a in actions]  # type: ignore[misc]
+        calls = {names.action(a): partial(values_of, function, action=a) for a in range(count)}
+    reward = function if solution is None or solution.reward is None else solution.reward  # a value rests on its data
     if len(function.domain) == 1:
-        return (_function_line(label, calls, function, solution if is_policy else None, names),)
-    held = None if solution is None or is_policy else solution.state
+        return (_function_line(label, calls, function, reward, policy, names),)
+    held = solution.state if solution is not None and policy is None else None
     sheet = Sheet.of(function.domain, plane, held, names)
-    charts = []
-    for name, call in calls:
-        mask = _extrapolated(function, solution, sheet.states)
+    mask, charts = np.asarray(reward.extrapolated(sheet.states)), list[Map]()
+    for name, call in calls.items():
         values = np.asarray(call(sheet.states))
-        chart = sheet.map(name, label, values, hatched=mask, hatched_label="extrapolated", is_robust=is_policy)
-        if is_policy and solution is not None:
-            best = np.where(mask, -1, solution.greedy(sheet.states))
+        chart = sheet.map(name, label, values, hatched=mask, hatched_label="extrapolated", is_robust=policy is not None)
+        if policy is not None:
+            best = np.where(mask, -1, policy.greedy(sheet.states))
             chart = sheet.divided(chart, best, names, "the best action changes")
-        elif solution is not None and solution.state is not None:
-            chart = replace(chart, points=(sheet.point(solution.state, "least margin, as estimated"),))
-        charts.append(chart)
+        charts.append(chart if held is None else sheet.marked(chart, held))
     return tuple(charts)
 
 
-def _extrapolated(function: Reward, solution: Solution | None, states: Array) -> NDArray[np.bool_]:
-    """Where a reward, and the value that belongs to it, rests on no data ``[n]``."""
-    reward = function if solution is None or solution.reward is None else solution.reward
-    return np.asarray(reward.extrapolated(states))
-
-
 def _function_line(
-    label: str, calls: Sequence[tuple[str, Callable[..., Any]]], function: Reward, policy: Solution | None, names: Names
+    label: str,
+    calls: dict[str, Callable[[Array], Any]],
+    function: Reward,
+    reward: Reward,
+    policy: Solution | None,
+    names: Names,
 ) -> Chart:
     s = _line(function.domain)
-    mask = _extrapolated(function, policy, s)
+    mask, is_single = np.asarray(reward.extrapolated(s)), len(calls) == 1
     curves = tuple(
-        Curve(name, s, np.asarray(call(s)), colour=None if len(calls) == 1 else number)
-        for number, (name, call) in enumerate(calls)
+        Curve("" if is_single else name, s, np.asarray(call(s)), colour=None if is_single else number)
+        for number, (name, call) in enumerate(calls.items())
     )
     spans = list[Span]()
     if policy is not None:
         best = policy.greedy(s)
         for action in range(policy.n_actions):
-            spans += _spans(s, (best == action) & ~mask, f"{names.action(action)} is best", action)
-    spans += _spans(s, mask, "extrapolated")
+            spans += _spans(_borders(s), (best == action) & ~mask, f"{names.action(action)} is best", action)
+    spans += _spans(_borders(s), mask, "extrapolated")
     low, high = _range([curve.y if mask.all() else curve.y[~mask] for curve in curves])
-    title = "" if function.ends is None else calls[0][0]
+    title = "" if function.ends is None else next(iter(calls))
     return Chart(title, names.coordinate(0, 1), label, curves, tuple(spans), low=low, high=high)
 
 
@@ -534,6 +559,7 @@ class Sheet(NamedTuple):
         hatched: NDArray[np.bool_] | None = None,
         hatched_label: str = "",
         is_robust: bool = False,
+        **words: Any,
     ) -> Map:
         """A map of values ``[m·n]``, its colours from cells that are neither empty nor hatched.
 
@@ -541,52 +567,34 @@ class Sheet(NamedTuple):
             title: in words; what is held is added.
             label: of the values.
             values: NaN where empty.
-            hatched: cells to hatch.
+            hatched: cells to hatch ``[m·n]``.
             hatched_label: what hatching means.
             is_robust: the range of colours leaves out a hundredth of the values at each end.
+            words: further attributes of the map.
         """
-        shape = (self.y.size, self.x.size)
+        shape, hatched = (self.y.size, self.x.size), hatched if hatched is not None and hatched.any() else None
         seen = np.isfinite(values) if hatched is None or hatched.all() else np.isfinite(values) & ~hatched
-        kept = values[seen] if seen.any() else np.zeros(1)
-        low, high = np.percentile(kept, [1, 99]) if is_robust else (kept.min(), kept.max())
-        is_hatched = hatched is not None and bool(hatched.any())
-        held = f"at {self.held}" if self.held else ""
-        return Map(
-            "; ".join(text for text in (title, held) if text),
-            *self.labels,
-            label,
-            self.x,
-            self.y,
-            values.reshape(shape),
-            float(low),
-            float(high),
-            hatched=hatched.reshape(shape) if hatched is not None and is_hatched else None,
-            hatched_label=hatched_label if is_hatched else "",
-        )
+        low, high = np.percentile(values[seen] if seen.any() else 0.0, [1, 99] if is_robust else [0, 100])
+        if hatched is not None:
+            words |= {"hatched": hatched.reshape(shape), "hatched_label": hatched_label}
+        heading = "; ".join(text for text in (title, self.held and f"at {self.held}") if text)
+        ends = {"low": float(low), "high": float(high)}
+        return Map(heading, *self.labels, label, self.x, self.y, values.reshape(shape), **ends | words)
 
     def borders(self, numbers: NDArray[Any]) -> tuple[Array, ...]:
         """Lines between neighbouring cells of different numbers ``[m·n]``; cells with −1 have none."""
-        table = numbers.reshape(self.y.size, self.x.size)
-        edges = [np.concatenate([axis - step, axis[-1:] + step]) for axis in (self.x, self.y) if (step := _half(axis))]
-        lines = list[Array]()
+        table, lines = numbers.reshape(self.y.size, self.x.size), list[Array]()
         for across, grid in enumerate((table, table.T)):  # upright lines, then lying ones
+            places, ends = (edges(axis) for axis in ((self.x, self.y), (self.y, self.x))[across])
             differs = (grid[:, 1:] != grid[:, :-1]) & (grid[:, 1:] >= 0) & (grid[:, :-1] >= 0)
             for column in np.flatnonzero(differs.any(axis=0)):
-                place = edges[across][column + 1]
-                for start, stop in _runs(differs[:, column]):
-                    ends = np.array([[place, edges[1 - across][start]], [place, edges[1 - across][stop]]])
-                    lines.append(ends if across == 0 else ends[:, ::-1])
+                for run in runs(differs[:, column]):
+                    line = np.array([[places[column + 1], ends[end]] for end in run])
+                    lines.append(line[:, ::-1] if across else line)
         return tuple(lines)
 
     def divided(self, chart: Map, actions: NDArray[Any], names: Names, label: str) -> Map:
-        """A map with borders between cells of different actions ``[m·n]``, and the actions beside them.
-
-        Args:
-            chart: the map.
-            actions: −1 in cells without any.
-            names: of the actions.
-            label: what a border means.
-        """
+        """A map with borders between cells of different actions ``[m·n]``, −1 for none, and the actions beside them."""
         from scipy.ndimage import distance_transform_edt
         from scipy.ndimage import label as connected
 
@@ -613,9 +621,10 @@ class Sheet(NamedTuple):
             words=tuple(point for _, point in sorted(words, reverse=True)),
         )
 
-    def point(self, state: Array, label: str) -> Point:
-        """A state in the plane."""
-        return Point(float(state[self.plane[0]]), float(state[self.plane[1]]), label)
+    def marked(self, chart: Map, state: Array) -> Map:
+        """A map with the state of the least margin marked."""
+        x, y = (float(state[axis]) for axis in self.plane)
+        return replace(chart, points=(Point(x, y, "least margin, as estimated"),))
 
 
 # Margins -------------------------------------------------------------------------------------------------------------
@@ -665,28 +674,21 @@ def _margin_map(solution: Solution, problem: Problem | None, plane: Plane) -> Ma
     sheet = Sheet.of(solution.domain, plane, solution.state, Names.of(solution))
     if problem is None:
         margins, noise = solution.margins(sheet.states), 2 * solution.standard_errors(sheet.states)
-        mask, label = np.asarray((margins <= noise).any(axis=0)), "within 2 standard errors of 0"
-        chart = sheet.map("", "smallest advantage, estimated", margins.min(axis=0), hatched=mask, hatched_label=label)
+        words: dict[str, Any] = {
+            "hatched": (margins <= noise).any(axis=0),
+            "hatched_label": "within 2 standard errors of 0",
+        }
+        chart = sheet.map("", "smallest advantage, estimated", margins.min(axis=0), **words)
     else:
         margins = _true_margins(solution, problem, sheet.states)
         chart = sheet.map("", "smallest advantage, true", margins.min(axis=0))
-    if solution.state is None:
-        return chart
-    return replace(chart, points=(sheet.point(solution.state, "least margin, as estimated"),))
+    return chart if solution.state is None else sheet.marked(chart, solution.state)
 
 
 def _sums(
     added: Array, terms: Sequence[str], alternatives: Sequence[int], names: Names, bound: str
 ) -> tuple[Bars, ...]:
-    """What each component adds to the margin over every alternative action: one picture for each of these.
-
-    Args:
-        added: ``[J, A − 1]``.
-        terms: names of the components ``[J]``.
-        alternatives: the actions.
-        names: of the actions.
-        bound: ", at least" for lower bounds, else empty.
-    """
+    """What each component adds to the margin over every alternative ``[J, A − 1]``: one picture for each of these."""
     order, bars = np.argsort(-np.abs(added).max(axis=1), kind="stable"), []
     for column, action in zip(added.T, alternatives, strict=True):
         drawn = [(terms[number], float(column[number])) for number in order[:MOST_PANELS]]
@@ -737,17 +739,17 @@ def _of_these(solution: Solution) -> str:
 def _shortfall_map(solution: Solution, plane: Plane) -> Map:
     compared, domain = solution.compared, solution.domain
     sheet = Sheet.of(domain, plane, None, Names.of(solution), along=ALONG_CELLS)
-    cells = [
-        np.clip(((compared.states[:, axis] - low) / (high - low) * ALONG_CELLS).astype(int), 0, ALONG_CELLS - 1)
-        for axis, (low, high) in ((axis, domain[axis]) for axis in sheet.plane)
+    turned = sheet.plane[::-1]  # rows of the map are the second coordinate
+    sides, places = [tuple(domain[axis]) for axis in turned], compared.states[:, turned].T
+    tables = [
+        np.histogram2d(places[0], places[1], ALONG_CELLS, sides, weights=weights)[0].ravel()
+        for weights in (None, compared.shortfall)
     ]
-    place = cells[1] * ALONG_CELLS + cells[0]
-    counts = np.bincount(place, minlength=ALONG_CELLS**2)
-    total = np.bincount(place, weights=compared.shortfall, minlength=ALONG_CELLS**2)
-    means = np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
-    title, label = _falling_short(solution), "mean shortfall, in units of the margin"
-    chart = sheet._replace(held="").map(title, label, means)
-    return replace(chart, low=0.0, high=max(chart.high, 1e-9), empty_label="no states compared")
+    means = np.divide(tables[1], tables[0], out=np.full(ALONG_CELLS**2, np.nan), where=tables[0] > 0)
+    high = max(float(np.nanmax(means)), 1e-9)
+    words: dict[str, Any] = {"low": 0.0, "high": high, "empty_label": "no states compared"}
+    label = "mean shortfall, in units of the margin"
+    return sheet._replace(held="").map(_falling_short(solution), label, means, **words)
 
 
 # Certificates --------------------------------------------------------------------------------------------------------
@@ -756,26 +758,25 @@ def _shortfall_map(solution: Solution, plane: Plane) -> Map:
 def _band(proof: Certificate, names: Names) -> Chart:
     s, tube = _line(proof.domain), proof.tube
     estimate, least = proof.advantage(s)
-    taken = np.isnan(estimate)
-    spans = list[Span]()
-    if tube is not None:
-        for action in range(len(taken)):
-            spans += _spans(s, taken[action], f"the expert takes {names.action(action)}", action)
-        undecided = f"tube: not decided, {tube.share:.1%} of the states"
-        spans += [Span(float(low), float(high), undecided) for low, high in tube.undecided[:, 0]]
-        asked = f"half-width asked for, {tube.allowed:.3g}"
-        ends = np.add.outer(tube.grid.switches[:, 0], [-tube.allowed, tube.allowed]).ravel()
-        spans += [Span(float(end), float(end), asked) for end in ends]
+    taken, spans, curves = np.isnan(estimate), list[Span](), list[Curve]()
     nearest = np.where(taken, np.inf, estimate).argmin(axis=0)
     bound = "down to the proved bound" if proof.tail is not None else "down to the bound, if the tail is zero"
-    curves = list[Curve]()
     for action in range(len(taken)):
-        here = (nearest == action) & ~taken[action]
+        here, name = (nearest == action) & ~taken[action], names.action(action)
+        over = f"over {name}"
+        if tube is not None and taken[action].any():
+            over = f"{over} (shaded: taken)" if here.any() else f"the expert takes {name}"
+            spans += _spans(_borders(s), taken[action], over, action)
         if here.any():
             middle = np.where(here, estimate[action], np.nan)
             lower = np.where(here & np.isfinite(least[action]), least[action], np.nan)  # without a bound, no band
             band = bound if np.isfinite(lower).any() else ""
-            curves.append(Curve(f"over {names.action(action)}", s, middle, lower, middle, colour=action, band=band))
+            curves.append(Curve(over, s, middle, lower, middle, colour=action, band=band))
+    if tube is not None:
+        undecided = f"tube: not decided, {tube.share:.1%} of the states"
+        spans += [Span(float(low), float(high), undecided) for low, high in tube.undecided[:, 0]]
+        ends = np.add.outer(tube.grid.switches[:, 0], [-tube.allowed, tube.allowed]).ravel().tolist()
+        spans += [Span(end, end, f"half-width asked for, {tube.allowed:.3g}") for end in ends]
     levels = [Level(0.0)]
     if 0 < proof.margin < np.inf:
         levels.append(Level(proof.margin, f"{proof.word} margin {rounded_down(proof.margin):.3g}"))
@@ -794,19 +795,12 @@ def _band(proof: Certificate, names: Names) -> Chart:
 
 
 def _proved_title(proof: Certificate) -> str:
-    tube, bound = (
-        proof.tube,
-        f"margin at least {rounded_down(proof.margin):.3g}" if np.isfinite(proof.margin) else proof.without_bound,
-    )
-    title = f"{proof.word}: {bound}"
-    if tube is None:
+    title, regret = _claimed(proof), proof.relative_regret
+    if proof.tube is None:
         return title
-    lost = (
-        f"at most {percent_up(proof.relative_regret, 1)} of the span"
-        if np.isfinite(proof.relative_regret)
-        else "unknown"
-    )
-    return f"{title} farther than {tube.allowed:.3g} from a switch\nregret {lost}"
+    lost = f"at most {percent_up(regret, 1)} of the span" if np.isfinite(regret) else "unknown"
+    where = f" farther than {proof.tube.allowed:.3g} from a switch" if proof.margin > 0 else ""
+    return f"{title}{where}\nregret {lost}"
 
 
 def _proved_map(proof: Certificate, plane: Plane, names: Names) -> Map:
@@ -814,11 +808,12 @@ def _proved_map(proof: Certificate, plane: Plane, names: Names) -> Map:
     _, least = proof.advantage(sheet.states)
     bounds = np.nanmin(np.where(np.isnan(least), np.inf, least), axis=0)
     proved = np.where(proof.proves(sheet.states) & np.isfinite(bounds), bounds, np.nan)
-    chart = sheet.map(_proved_title(proof), "advantage D(s), at least", proved)
+    empty = "" if np.isfinite(proved).all() else "not decided"
+    empty = empty if tube is None else f"not decided, {tube.share:.1%} of the states"
+    chart = sheet.map(_proved_title(proof), "advantage D(s), at least", proved, empty_label=empty)
     if tube is None:
-        return replace(chart, empty_label="" if np.isfinite(proved).all() else "not decided")
-    chart = sheet.divided(chart, tube.grid.taken_at(sheet.states).argmax(axis=0), names, "the expert switches")
-    return replace(chart, empty_label=f"not decided, {tube.share:.1%} of the states")
+        return chart
+    return sheet.divided(chart, tube.grid.taken_at(sheet.states).argmax(axis=0), names, "the expert switches")
 
 
 def _cell_picture(proof: CellCertificate, names: Names) -> Chart | Map:
@@ -827,54 +822,39 @@ def _cell_picture(proof: CellCertificate, names: Names) -> Chart | Map:
     Where there are more than `ALONG_PROOF` cells along a coordinate, several are drawn as one, which is undecided if
     one of them is.
     """
-    title, label = (
-        f"{proof.word}: {proof.share_in_words} of the cells, δ = 0",
-        "margin of the policy's action, at least",
-    )
-    numbers = (np.where(proof.live, proof.margins, np.inf), proof.live, proof.actions)
+    title, live = f"{proof.word}: {proof.share_in_words} of the cells, δ = 0", proof.live
+    numbers, axes = (np.where(live, proof.margins, np.inf), live, proof.actions), []
     tables: list[NDArray[Any]] = [values.reshape(proof.grid.shape) for values in numbers]
-    axes = []
     for axis, (count, ends) in enumerate(zip(proof.grid.shape, proof.grid.domain, strict=True)):
         along = min(count, ALONG_PROOF)
-        edges = np.arange(along + 1) * count  # of pixels, in cells, times their number
-        bounds_of = np.stack([edges[:-1] // along, -(-edges[1:] // along)], axis=1).ravel()
-        tables = [
-            reduce.reduceat(np.concatenate([table, table.take([-1], axis=axis)], axis=axis), bounds_of, axis=axis)
-            for table, reduce in zip(tables, (np.minimum, np.logical_or, np.maximum), strict=True)
-        ]
-        tables = [table.take(np.arange(0, 2 * along, 2), axis=axis) for table in tables]
+        borders = np.arange(along + 1) * count  # of pixels, in cells, times their number
+        pixels = np.stack([borders[:-1] // along, -(-borders[1:] // along)], axis=1).ravel()
+        for number, reduce in enumerate((np.minimum, np.logical_or, np.maximum)):
+            longer = np.concatenate([tables[number], tables[number].take([-1], axis=axis)], axis=axis)
+            tables[number] = reduce.reduceat(longer, pixels, axis=axis).take(np.arange(0, 2 * along, 2), axis=axis)
         axes.append(_middles(ends, along))
     least, live, actions = tables
     least = np.where(live & (least > 0), least, np.nan)
     if proof.grid.dimension == 1:
-        borders = np.linspace(*proof.grid.domain[0], len(least) + 1)
-        groups = [(live & (actions == a), f"the policy takes {names.action(a)}", a) for a in np.unique(actions[live])]
-        groups += [(live & np.isnan(least), "not decided", None), (~live, "terminal", None)]
-        spans = [
-            Span(float(borders[start]), float(borders[stop]), words, None if colour is None else int(colour))
-            for mask, words, colour in groups
-            for start, stop in _runs(mask)
+        groups = [
+            (live & (actions == a), f"the policy takes {names.action(a)}", a) for a in np.unique(actions[live]).tolist()
         ]
-        curve, high = Curve("proved", borders, least, style="steps"), float(np.nanmax([0.0, *least])) or 1.0
+        groups += [(live & np.isnan(least), "not decided", None), (~live, "terminal", None)]
+        spans = [span for mask, words, colour in groups for span in _spans(edges(axes[0]), mask, words, colour)]
+        curve, high = Curve("proved", edges(axes[0]), least, style="steps"), float(np.nanmax([0.0, *least])) or 1.0
         return Chart(title, names.coordinate(0, 1), "margin, at least", (curve,), tuple(spans), high=high)
     decided = least[np.isfinite(least)]
     low, high = (float(np.quantile(decided, 0.02)), float(decided.max())) if decided.size else (1.0, 10.0)
-    labels = (names.coordinate(0, 2), names.coordinate(1, 2))
-    sheet = Sheet((0, 1), axes[0], axes[1], np.zeros((0, 2)), labels, "")
-    chart = Map(
-        title,
-        *labels,
-        label,
-        axes[0],
-        axes[1],
-        least.T,
-        low,
-        high,
-        hatched=None if live.all() else ~live.T,
-        hatched_label="" if live.all() else "terminal",
-        empty_label="not decided",
-        is_log=True,
-    )
+    sheet = Sheet((0, 1), axes[0], axes[1], np.zeros((0, 2)), (names.coordinate(0, 2), names.coordinate(1, 2)), "")
+    words: dict[str, Any] = {
+        "low": low,
+        "high": high,
+        "hatched": ~live.T.ravel(),
+        "hatched_label": "terminal",
+        "is_log": True,
+    }
+    label, values = "margin of the policy's action, at least", least.T.ravel()
+    chart = sheet.map(title, label, values, empty_label="not decided", **words)
     return sheet.divided(chart, np.where(live, actions, -1).T, names, "the policy switches")
 
 
@@ -903,7 +883,7 @@ def _coverage_line(coverage: Coverage, actions: Sequence[int]) -> Chart:
         names.coordinate(0, 1),
         "transitions in a cell",
         curves,
-        _spans(s, extrapolated, "extrapolated"),
+        tuple(_spans(_borders(s), extrapolated, "extrapolated")),
         low=0.0,
         high=_range([curve.y for curve in curves])[1],
     )
@@ -916,16 +896,13 @@ def _coverage_map(coverage: Coverage, action: int | None, plane: Plane) -> Map:
     counts = coverage.cells.sum(axis=others) if others else coverage.cells
     counts = counts.swapaxes(1, 2) if sheet.plane[0] < sheet.plane[1] else counts  # rows are the second coordinate
     shown = (counts.min(axis=0) if action is None else counts[action]).astype(float)
-    leverage = np.zeros((1, sheet.states.shape[0])) if others else coverage.leverage(sheet.states)
-    hatched = (leverage.max(axis=0) if action is None or others else leverage[action]) > 1
+    leverage = np.zeros((coverage.n_actions, 1)) if others else coverage.leverage(sheet.states)
+    hatched = (leverage.max(axis=0) if action is None else leverage[action]) > 1
     label = "transitions of the rarest action" if action is None else f"transitions of {names.action(action)}"
-    chart = sheet._replace(held="").map(
-        "", label, np.where(shown > 0, shown, np.nan).ravel(), hatched=hatched, hatched_label="extrapolated"
-    )
-    empty = "some action was not taken" if action is None else "not taken"
-    finite = chart.values[np.isfinite(chart.values)]
-    low, high = (1.0, float(finite.max())) if len(finite) else (1.0, 1.0)
-    return replace(chart, low=low, high=max(high, 2.0), empty_label=empty, is_log=True)
+    words: dict[str, Any] = {"empty_label": "some action was not taken" if action is None else "not taken"}
+    words |= {"low": 1.0, "high": max(float(shown.max()), 2.0), "is_log": True}
+    words |= {"hatched": hatched, "hatched_label": "extrapolated"}
+    return sheet._replace(held="").map("", label, np.where(shown > 0, shown, np.nan).ravel(), **words)
 
 
 # Numbers -------------------------------------------------------------------------------------------------------------
@@ -941,21 +918,26 @@ def _middles(side: tuple[float, float], count: int) -> Array:
     return (edges[1:] + edges[:-1]) / 2
 
 
-def _half(axis: Array) -> float:
-    """Half a cell."""
-    return float(axis[1] - axis[0]) / 2
+def edges(middles: Array) -> Array:
+    """The borders of evenly spaced cells ``[n + 1]``."""
+    half = (middles[1] - middles[0]) / 2 if len(middles) > 1 else 0.5
+    return np.concatenate([middles - half, middles[-1:] + half])
 
 
-def _runs(mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def runs(mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """The beginnings and ends of uninterrupted runs of True."""
     ends = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(int)))
     return list(zip(ends[::2].tolist(), ends[1::2].tolist(), strict=True))
 
 
-def _spans(s: Array, mask: NDArray[np.bool_], label: str, colour: int | None = None) -> tuple[Span, ...]:
-    """The intervals of a line where a mask ``[n]`` is true, up to the middle between its states."""
-    cuts = np.concatenate([s[:1], (s[1:] + s[:-1]) / 2, s[-1:]])
-    return tuple(Span(float(cuts[start]), float(cuts[stop]), label, colour) for start, stop in _runs(mask))
+def _spans(borders: Array, mask: NDArray[np.bool_], label: str, colour: int | None = None) -> list[Span]:
+    """The intervals between borders ``[n + 1]`` where a mask ``[n]`` is true."""
+    return [Span(float(borders[start]), float(borders[stop]), label, colour) for start, stop in runs(mask)]
+
+
+def _borders(s: Array) -> Array:
+    """The ends of a line and the middles between its states ``[n + 1]``."""
+    return np.concatenate([s[:1], (s[1:] + s[:-1]) / 2, s[-1:]])
 
 
 def log_ticks(low: float, high: float) -> list[float]:

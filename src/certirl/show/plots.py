@@ -15,9 +15,8 @@ import numpy as np
 
 from certirl.ground.archive import replacing, target_of
 from certirl.ground.doors import as_listed, shown, typed
-from certirl.ground.status import rounded_down
-from certirl.show import charts, svg
-from certirl.show.charts import COLOURS, FIRST, Bars, Chart, Map, Picture, Plane
+from certirl.show import charts
+from certirl.show.charts import COLOURS, FIRST, LOOKS, MARK, SHADES, Bars, Chart, Curve, Map, Picture, Plane, edges
 
 if TYPE_CHECKING:
     from certirl.data.coverage import Coverage
@@ -48,6 +47,7 @@ DPI = 150  # of pictures in files
 INK = "0.15"  # the colour of text
 EMPTY = "0.93"  # behind maps
 COLUMNS = 4  # of panels, at most
+LETTERS = 16  # of a title on each inch of a picture's width
 
 
 def __dir__() -> list[str]:
@@ -108,7 +108,7 @@ def solution(
         solution: what to draw.
         problem: a problem with known truth, for the true margins of an expert who always takes one action.
         plane: the two coordinates of maps, by number or name.
-        ax: where: axes, several axes, or a figure.
+        ax: where: axes, one for each panel, or a figure; a new figure if left out.
         path: where to write the picture, if anywhere.
 
     Example:
@@ -124,13 +124,10 @@ def solution(
 
 @typed
 def reward(solution: Solution | Reward, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
-    """Draw R(s), and for an expert who depends on the state the actions that are best for it.
+    """Draw R(s) of a solution or a reward; for an expert who depends on the state also which actions are best for it.
 
-    Args:
-        solution: whose reward; or a reward alone.
-        plane: the two coordinates of a map, by number or name.
-        ax: where; of a sum, one for each component, or a figure.
-        path: where to write the picture, if anywhere.
+    Of a sum each component is drawn, and of a reward of actions each action. The other arguments are those of
+    `solution`.
 
     Example:
         >>> reward = certirl.Reward(certirl.Legendre(2), [0.0, 1.0])
@@ -143,7 +140,7 @@ def reward(solution: Solution | Reward, *, plane: Plane = FIRST, ax: Any = None,
 
 @typed
 def value(solution: Solution, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
-    """Draw V(s), the expert's value, with the arguments of `reward`.
+    """Draw V(s), the expert's value, as `reward` draws R(s).
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
@@ -159,14 +156,10 @@ def value(solution: Solution, *, plane: Plane = FIRST, ax: Any = None, path: Any
 def margins(
     solution: Solution, *, problem: Problem | None = None, plane: Plane = FIRST, ax: Any = None, path: Any = None
 ) -> Any:
-    """Draw by how much the expert's action is better than the alternatives; `charts.margin_charts` says what.
+    """Draw by how much the expert's action is better than the others, as estimated, with the arguments of `solution`.
 
-    Args:
-        solution: what to draw.
-        problem: a problem with known truth, for the true margins.
-        plane: the two coordinates of a map, by number or name.
-        ax: where; of a sum, one for each alternative action, or a figure.
-        path: where to write the picture, if anywhere.
+    Of an expert who always takes one action, with two standard errors; of a sum, what each component adds; of an expert
+    who depends on the state, by how much it falls short of the margin that was asked for.
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
@@ -182,12 +175,6 @@ def margins(
 def certificate(proof: Certificate | CellCertificate, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
     """Draw the advantage of the expert's action over its best alternative, down to what is proved, and the tube.
 
-    Args:
-        proof: what to draw.
-        plane: the two coordinates of a map.
-        ax: where; of a sum, one for each alternative action, or a figure.
-        path: where to write the picture, if anywhere.
-
     Example:
         >>> room = certirl.problems.thermostat(noise=3.0)
         >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
@@ -201,12 +188,7 @@ def certificate(proof: Certificate | CellCertificate, *, plane: Plane = FIRST, a
 
 @typed
 def budget(claim: Claim, *, ax: Any = None, path: Any = None) -> Any:
-    """Draw the estimated margin, the losses subtracted from it, and the margin that remains.
-
-    Args:
-        claim: a certificate or a refutation.
-        ax: where.
-        path: where to write the picture, if anywhere.
+    """Draw the estimated margin of a certificate or a refutation, the losses subtracted from it, and what remains.
 
     Example:
         >>> room = certirl.problems.thermostat(noise=3.0)
@@ -229,7 +211,7 @@ def coverage(
         coverage: what to draw.
         action: of one action only; if omitted, on a box the rarest in each cell.
         plane: the two coordinates of the map, by number or name.
-        ax: where.
+        ax: where, as in `solution`.
         path: where to write the picture, if anywhere.
 
     Example:
@@ -246,11 +228,6 @@ def coverage(
 def feature_path(steps: FeaturePath, *, ax: Any = None, path: Any = None) -> Any:
     """Draw the states that rewards of features do not explain, and the regret, by the number of features.
 
-    Args:
-        steps: the path of a solution.
-        ax: where.
-        path: where to write the picture, if anywhere.
-
     Example:
         >>> room = certirl.problems.comfort()
         >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
@@ -265,12 +242,7 @@ def feature_path(steps: FeaturePath, *, ax: Any = None, path: Any = None) -> Any
 
 @typed
 def rounds(solution: Solution, *, ax: Any = None, path: Any = None) -> Any:
-    """Draw the share of the margin that a proof was expected to leave, or left, in every round of draws.
-
-    Args:
-        solution: of a search for a proof.
-        ax: where.
-        path: where to write the picture, if anywhere.
+    """Draw the share of the margin that a proof was expected to leave, or left, in every round of a search for it.
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
@@ -291,18 +263,10 @@ def arrange(
 ) -> Any:
     """Draw pictures side by side, or below each other if they share the states; returns axes, one or several.
 
-    Args:
-        pictures: what to draw.
-        ax: axes for each of them, or a figure; axes for one of several pictures are replaced by a part of the figure.
-        path: where to write the picture, if anywhere.
-        plane: the two coordinates of maps; refused where none of the pictures is a map.
-        title: above all of them.
+    Axes for one of several pictures are replaced by a part of the figure. A plane is refused where no picture is a map.
     """
-    if (
-        plane is not FIRST
-        and str(as_listed(plane, "plane")) != str(FIRST)
-        and not any(isinstance(picture, Map) for picture in pictures)
-    ):
+    is_chosen = plane is not FIRST and str(as_listed(plane, "plane")) != str(FIRST)
+    if is_chosen and not any(isinstance(picture, Map) for picture in pictures):
         raise ValueError(f"plane is for maps, of two or more coordinates: leave it out, got {shown(plane)}")
     labels = {picture.x_label if isinstance(picture, Chart) else None for picture in pictures}
     is_stack = len(labels) == 1 and None not in labels
@@ -349,21 +313,17 @@ def _size(pictures: Sequence[Picture], is_stack: bool) -> tuple[float, float]:
 
 
 def draw(picture: Picture, ax: Any, *, is_labelled: bool = True) -> None:
-    """Draw one picture into axes.
-
-    Args:
-        picture: the numbers and words.
-        ax: where.
-        is_labelled: the horizontal axis is named.
-    """
+    """Draw one picture into axes; the horizontal axis may stay without its name."""
     if isinstance(picture, Bars):
         _bars(picture, ax)
     else:
         ax.set_xlabel(picture.x_label if is_labelled else "")
         ax.set_ylabel(picture.y_label)
         handles = _chart(picture, ax) if isinstance(picture, Chart) else _map(picture, ax)
-        _legend(ax, handles, 160 if isinstance(picture, Chart) else 50)
-    ax.set_title(picture.title, fontsize="small")
+        _legend(ax, handles, 110 if isinstance(picture, Chart) else 50)
+    inches = ax.get_position().width * _root(ax).get_figwidth()
+    lines = [line for text in picture.title.split("\n") for line in wrap(text, max(24, int(LETTERS * inches)))]
+    ax.set_title("\n".join(lines), fontsize="small")
     ax.set_axisbelow(True)
 
 
@@ -373,24 +333,19 @@ def _root(ax: Any) -> Any:
 
 
 def _legend(ax: Any, handles: Sequence[Any], room: int) -> None:
-    """A legend below the axes, where it covers no data; each label once.
-
-    Args:
-        ax: the axes.
-        handles: what has a label.
-        room: characters beside each other.
-    """
+    """A legend below the axes, where it covers no data; each label once, ``room`` characters beside each other."""
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.transforms import ScaledTranslation
 
-    entries: dict[str, dict[Any, Any]] = {}  # of one label all colours, side by side
+    entries: dict[str, dict[Any, Any]] = {}  # of one label all kinds and colours, side by side
     for handle in handles:
         if handle.get_label() and not handle.get_label().startswith("_"):
             colour = handle.get_facecolor() if hasattr(handle, "get_facecolor") else handle.get_color()
-            entries.setdefault(handle.get_label(), {}).setdefault(str(colour), handle)
+            entries.setdefault(handle.get_label(), {}).setdefault(f"{type(handle)} {colour}", handle)
     if not entries:
         return
-    widths = sorted(map(len, entries))[-3:]
+    widths = sorted(map(len, entries), reverse=True)
+    columns = next((n for n in (3, 2) if n <= len(entries) and 6 * n + sum(widths[:n]) <= room), 1)
     lines = max((label.get_text().count("\n") for label in ax.get_xticklabels()), default=0)
     distance = (34 if ax.get_xlabel() else 6) + 10 * lines  # in points
     below = ScaledTranslation(0, -distance / 72, _root(ax).dpi_scale_trans)
@@ -401,7 +356,7 @@ def _legend(ax: Any, handles: Sequence[Any], room: int) -> None:
         loc="upper center",
         bbox_to_anchor=(0.5, 0.0),
         bbox_transform=ax.transAxes + below,
-        ncols=min(len(entries), 3) if min(len(entries), 3) * 6 + sum(widths) <= room else 1,
+        ncols=columns,
         fontsize="small",
         frameon=False,
     )
@@ -409,6 +364,13 @@ def _legend(ax: Any, handles: Sequence[Any], room: int) -> None:
 
 def _colour(number: int | None, default: str = INK) -> str:
     return default if number is None else COLOURS[number % len(COLOURS)]
+
+
+def _look(role: str) -> dict[str, Any]:
+    """What matplotlib calls the look of a role."""
+    look = LOOKS[role]
+    lines = {"linewidth": look.width, "linestyle": (0, look.dashes) if look.dashes else "solid"}
+    return {"alpha": look.opacity, **(lines if look.width else {"lw": 0})}
 
 
 # One picture ---------------------------------------------------------------------------------------------------------
@@ -419,40 +381,21 @@ def _chart(chart: Chart, ax: Any) -> list[Any]:
     from matplotlib.patches import Patch
 
     handles: list[Any] = []
-    for span in chart.spans:
-        if span.low == span.high:
-            line = ax.axvline(span.low, color=_colour(span.colour, "0.35"), linewidth=1, linestyle=":")
-            line.set_label(span.label)
-            handles.append(line)
+    for low, high, label, number in chart.spans:
+        if low == high:
+            handles.append(ax.axvline(low, color=_colour(number), label=label, **_look("edge")))
         else:
-            look: dict[str, Any] = {
-                "color": _colour(span.colour, "0.4"),
-                "alpha": 0.3 if span.colour is None else 0.14,
-                "lw": 0,
-            }
-            handles.append(ax.axvspan(span.low, span.high, label=span.label, **look))
+            role = "grey" if number is None else "shade"
+            handles.append(ax.axvspan(low, high, color=_colour(number, "0.4"), label=label, **_look(role)))
     bands: list[Any] = []
     for curve in chart.curves:
         colour = _colour(curve.colour)
         if curve.lower is not None and curve.band:
-            ax.fill_between(curve.x, curve.lower, curve.upper, color=colour, alpha=0.22, lw=0)
-            bands.append(Patch(color=colour, alpha=0.3, lw=0, label=curve.band))
-        if curve.style == "steps":
-            handles.append(ax.stairs(curve.y, curve.x, color=colour, linewidth=1.6, label=curve.label))
-            continue
-        look = {"color": colour, "label": curve.label, "linewidth": 1.8}
-        if curve.style == "points":
-            few = len(curve.x) < 200
-            edge: dict[str, Any] = {"markeredgecolor": "white"} if few else {"mew": 0, "rasterized": True}
-            look |= {"linestyle": "none", "marker": "o", "markersize": 6 if few else 2.2, "zorder": 3} | edge
-            look |= {"clip_on": not few}
-        elif len(curve.x) < 30:
-            look |= {"marker": "o", "markersize": 4}
-        elif curve.style == "dashed":
-            look |= {"linestyle": (0, (4, 2)), "linewidth": 1.2}
-        handles += ax.plot(curve.x, curve.y, **look)
+            ax.fill_between(curve.x, curve.lower, curve.upper, color=colour, **_look("band"))
+            bands.append(Patch(color=colour, label=curve.band, **_look("band")))
+        handles += _curve(curve, ax, color=colour, label=curve.label)
     for level in chart.levels:
-        look = {"linestyle": ":", "linewidth": 1.4} if level.label else {"linewidth": 0.8}
+        look = _look("level" if level.label else "axis")
         handles.append(ax.axhline(level.value, color=INK, label=level.label, **look))
     _axes(chart, ax)
     left, right = ax.get_xlim()
@@ -461,6 +404,18 @@ def _chart(chart: Chart, ax: Any) -> list[Any]:
         look = {"xytext": (6 if is_left else -6, 6), "ha": "left" if is_left else "right", "fontsize": "small"}
         ax.annotate(point.label, (point.x, point.y), textcoords="offset points", color=INK, **look)
     return [*handles, *bands]
+
+
+def _curve(curve: Curve, ax: Any, **look: Any) -> list[Any]:
+    if curve.style == "steps":
+        return [ax.stairs(curve.y, curve.x, **look, **_look("steps"))]
+    if curve.style == "points":
+        few = len(curve.x) < 200
+        look |= {"linestyle": "none", "marker": "o", "markersize": 6 if few else 2.2, "zorder": 3, "clip_on": not few}
+        look |= {"markeredgecolor": "white"} if few else {"mew": 0, "rasterized": True}
+    else:
+        look |= _look(curve.style) | ({"marker": "o", "markersize": 4} if len(curve.x) < 30 else {})
+    return list(ax.plot(curve.x, curve.y, **look))
 
 
 def _is_counted(chart: Chart) -> bool:
@@ -494,7 +449,7 @@ def _axes(chart: Chart, ax: Any) -> None:
 def _map(chart: Map, ax: Any) -> list[Any]:
     """Coloured cells with a colour bar, hatching, borders and marked places; returns what the legend explains."""
     from matplotlib.collections import LineCollection
-    from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
     from matplotlib.patches import Patch
     from matplotlib.patheffects import withStroke
 
@@ -502,28 +457,27 @@ def _map(chart: Map, ax: Any) -> list[Any]:
     ax.set_facecolor(EMPTY)
     ax.locator_params(axis="x", nbins=5)
     norm = (LogNorm if chart.is_log else Normalize)(chart.low, chart.high)
-    # Cividis reads the same with every kind of colour vision, and in grey.
-    values = np.ma.masked_invalid(chart.values)
-    sides = [(middles, _edges(middles)) for middles in (chart.x, chart.y)]
-    image = ax.pcolormesh(*(edges for _, edges in sides), values, cmap="cividis", norm=norm, rasterized=True)
+    values, colours = np.ma.masked_invalid(chart.values), LinearSegmentedColormap.from_list("shades", SHADES)
+    sides = [(middles, edges(middles)) for middles in (chart.x, chart.y)]
+    image = ax.pcolormesh(*(borders for _, borders in sides), values, cmap=colours, norm=norm, rasterized=True)
     slack = 1e-9 * (chart.high - chart.low)
     below, above = bool(values.min() < chart.low - slack), bool(values.max() > chart.high + slack)
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max"}.get((below, above), "both")
     bar = ax.figure.colorbar(image, ax=ax, label=chart.value_label, extend=extend)
     if chart.is_log:
         ticks = charts.log_ticks(chart.low, chart.high)
-        bar.set_ticks(ticks, labels=[svg.number(tick, 3) for tick in ticks], minor=False)
+        bar.set_ticks(ticks, labels=[charts.number(tick, 3) for tick in ticks], minor=False)
         bar.minorticks_off()
     if chart.hatched is not None:
         look = {"levels": [0.5, 1.5], "colors": [(1, 1, 1, 0.5)], "hatches": ["////"]}
-        ends = [np.concatenate([edges[:1], middles, edges[-1:]]) for middles, edges in sides]
+        ends = [np.concatenate([borders[:1], middles, borders[-1:]]) for middles, borders in sides]
         region = ax.contourf(*ends, np.pad(chart.hatched, 1, mode="edge").astype(float), **look)
         region.set_edgecolor("0.35")
         region.set_linewidth(0.0)
         handles.append(Patch(facecolor="white", edgecolor="0.35", hatch="////", lw=0, label=chart.hatched_label))
     if chart.borders:
-        for colour, width in (("white", 2.6), ("black", 1.2)):
-            lines = LineCollection(chart.borders, colors=colour, linewidths=width, label=chart.border_label)
+        for colour, role in (("white", "halo"), ("black", "border")):
+            lines = LineCollection(chart.borders, colors=colour, label=chart.border_label, **_look(role))
             ax.add_collection(lines, autolim=False)
         handles.append(lines)
     if chart.empty_label and values.mask.any():
@@ -533,36 +487,24 @@ def _map(chart: Map, ax: Any) -> list[Any]:
         ax.text(*word, fontsize="small", color="black", ha="center", va="center", clip_on=True, path_effects=halo)
     for point in chart.points:
         look = {"markersize": 11, "markeredgecolor": "white", "markeredgewidth": 1.5, "clip_on": False, "zorder": 3}
-        handles += ax.plot(point.x, point.y, "X", color=COLOURS[1], label=point.label, linestyle="none", **look)
+        handles += ax.plot(point.x, point.y, "X", color=COLOURS[MARK], label=point.label, linestyle="none", **look)
     return handles
-
-
-def _edges(middles: Any) -> Any:
-    step = (middles[1] - middles[0]) / 2 if len(middles) > 1 else 0.5
-    return np.concatenate([middles - step, middles[-1:] + step])
 
 
 def _bars(bars: Bars, ax: Any) -> None:
     """Bars one below the other, each beginning where the one above ends, with their numbers."""
-    numbers = [*bars.parts, *([(bars.total, bars.value)] if bars.total else [])]
-    values = np.array(
-        [number if np.isfinite(number) else 0.0 for _, number in numbers]
-    )  # what has no length has no bar
-    starts = np.cumsum(values) - values
-    starts[len(bars.parts) :] = 0.0
-    places = np.arange(len(numbers))
-    ax.barh(places, values, left=starts, color=bars.colours, height=0.62)
-    ends = [0.0, *starts, *(starts + values)]
-    reach = float(max(ends) - min(ends)) or 1.0
-    numbers[len(bars.parts) :] = [(bars.total, rounded_down(bars.value))] if bars.total else []
-    for place, right, (_, number) in zip(places, np.maximum(starts, starts + values), numbers, strict=True):
-        text = f"{0 if abs(number) <= 1e-9 * reach else number:.3g}".replace("-", "−").replace("inf", "∞")
-        ax.text(right + 0.015 * reach, place, text, va="center", fontsize="small", color=INK)
-    for place in places[1 : len(bars.parts)]:
-        ax.plot([starts[place]] * 2, [place - 1, place], color="0.5", linewidth=0.8, zorder=0)
-    ax.axvline(0.0, color=INK, linewidth=0.8)
+    rows = bars.rows
+    ends = [0.0, *(end for bar in rows for end in (bar.start, bar.end))]
+    reach = max(ends) - min(ends) or 1.0
+    for place, bar in enumerate(rows):
+        ax.barh(place, bar.end - bar.start, left=bar.start, color=_colour(bar.colour), height=0.62)
+        words = {"va": "center", "fontsize": "small", "color": INK}
+        ax.text(max(bar.start, bar.end) + 0.015 * reach, place, charts.number(bar.value, 3), **words)
+        if 0 < place < len(bars.parts):
+            ax.plot([bar.start] * 2, [place - 1, place], color="0.5", linewidth=0.8, zorder=0)
+    ax.axvline(0.0, color=INK, zorder=0, **_look("axis"))
     ax.set_xlim(min(ends) - 0.03 * reach, max(ends) + 0.22 * reach)
-    ax.set_yticks(places, [name for name, _ in numbers], fontsize="small")
+    ax.set_yticks(range(len(rows)), [bar.label for bar in rows], fontsize="small")
     ax.invert_yaxis()
     ax.set_xlabel(bars.label)
     ax.grid(axis="x", alpha=0.25)

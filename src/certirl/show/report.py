@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib import metadata, resources
@@ -26,6 +26,7 @@ from certirl.data.coverage import Coverage
 from certirl.fit.witness import Witness
 from certirl.functions.reward import Reward
 from certirl.ground.archive import replacing, target_of
+from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
 from certirl.proof.cells import CellCertificate
 from certirl.proof.certificate import Certificate
@@ -43,6 +44,11 @@ _MOST_TERMS = 12  # of a formula
 _LONGEST_CODE = 60_000  # characters of Python that are shown
 _KEPT = "A file keeps the answer and its proof, but neither the simulator or log nor the expert's function."
 _TO_BELIEVE = "What must be true besides, and data cannot show."
+_ADVANTAGE = (
+    "By how much the expert's action is better than the others: the difference of the expected values of the next "
+    "states."
+)
+_CELLS = "Where the policy's action is proved to be the only optimal one, at every state of a cell, and by how much."
 # The colour and the sign of every status and word of a proof.
 _TONES = {
     "certified": ("good", "✓"),
@@ -83,16 +89,11 @@ def write(record: Any, path: Any, *, coverage: Coverage | None = None, file: Any
 
 def page(record: Any, *, coverage: Coverage | None = None, file: Any = None) -> str:
     """The report of a record as HTML; see `write`."""
-    if not isinstance(record, Solution | Certificate | Refutation | CellCertificate):
+    if not isinstance(record, Solution | Claim | CellCertificate):
         kind = type(record).__name__
         raise TypeError(f"a report is about a solution, a certificate or a refutation, got {kind}")
     figures = _Figures()
-    composed: Callable[..., Iterable[Section]] = _of_solution if isinstance(record, Solution) else _of_claim
-    if isinstance(record, CellCertificate):
-        composed = _of_cells
-    lead = "" if not isinstance(record, Solution) else _KEPT
-    last = Section("reproduce", "Reproduce", lead, _reproduce(record, file or getattr(record, "file", None)))
-    sections = [section for section in (*composed(record, figures, coverage), last) if section.body]
+    sections = [section for section in _sections(record, figures, coverage, file) if section.body]
     status = record.status if isinstance(record, Solution) else record.word
     tone, sign = _TONES[status]
     verdict = verdict_of(record)
@@ -117,7 +118,7 @@ def page(record: Any, *, coverage: Coverage | None = None, file: Any = None) -> 
     )
 
 
-def verdict_of(record: Solution | Certificate | Refutation | CellCertificate) -> str:
+def verdict_of(record: Record) -> str:
     """The first line of a record's print, as a sentence."""
     return str(record).splitlines()[0].removesuffix(".") + "."
 
@@ -158,11 +159,7 @@ class _Figures:
         return json.dumps(self._read, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
     def drawn(self, pictures: Mapping[str, Sequence[Picture]]) -> str:
-        """Figures side by side, where the page is wide enough.
-
-        Args:
-            pictures: by the first words of their captions.
-        """
+        """Figures side by side, where the page is wide enough, by the first words of their captions."""
         if max(map(len, pictures.values()), default=0) <= 2:
             return self._row([(words, picture) for words, group in pictures.items() for picture in group])
         return "".join(self._row([(words, picture) for picture in group]) for words, group in pictures.items())
@@ -223,48 +220,79 @@ def _code(text: str, kind: str = "") -> str:
     return f'<pre tabindex="0" class="{kind}"><code>{escape(text)}</code></pre>'
 
 
-# Solutions -----------------------------------------------------------------------------------------------------------
+# Sections ------------------------------------------------------------------------------------------------------------
 
 
-def _facts(record: Solution | Certificate | Refutation | CellCertificate) -> list[tuple[str, str]]:
+def _sections(record: Any, figures: _Figures, coverage: Coverage | None, file: Any) -> Iterable[Section]:
+    """All parts of the page in order; those without a body are left out."""
+    solution = record if isinstance(record, Solution) else None
+    proof, names = _proof_of(record), Names.of(record)
+    if solution is not None:
+        yield Section("findings", "Findings", "", _findings(solution))
+    conflict = _witness(getattr(record, "witness", None), names, solution)
+    if solution is None or solution.status != "certified":
+        yield Section("conflict", "Conflict", *conflict)
+    if solution is not None and solution.reward is not None:
+        lead = "R(s), and V(s), the expert's value under it."
+        if solution.status == "infeasible":
+            lead += " No reward of the class explains the expert; this one is the best fit."
+        yield Section("reward", "Reward and value", lead, _reward(solution, figures))
+    yield Section("margins", "Margins", *_margins(solution, proof, figures, names))
+    if isinstance(proof, Claim):
+        what = "The estimate, what the errors can take away from it at most, and what remains."
+        yield Section("budget", "Loss budget", what, _budget(proof, figures))
+    if solution is not None:
+        yield Section("data", "Data", "", _data(solution, figures, names, coverage))
+    yield Section("assumptions", "Assumptions", _TO_BELIEVE, _items(_assumed(record, proof)))
+    if isinstance(proof, Claim):
+        lead = (
+            f"The probability that the proof is false is at most δ = {proof.delta:g}; attempts not made are included."
+        )
+        yield Section("delta", "Samples and δ", lead, _spending(proof, figures, solution))
+    if solution is None:
+        yield Section("print", "The whole print", "", _code(str(record), "wrap"))
+    else:
+        if solution.reward is not None:
+            yield Section("formula", "Formula and code", "", _formula(solution.reward, names))
+        yield Section("diagnostics", "Details", "", _diagnostics(solution))
+    yield Section("reproduce", "Reproduce", "" if solution is None else _KEPT, _reproduce(record, proof, file))
+
+
+def _facts(record: Any) -> Iterable[tuple[str, str]]:
     """The numbers at the top of the page."""
-    if isinstance(record, CellCertificate):
-        return [
-            ("probability of error", "0"),
-            ("cells decided", record.share_in_words),
-            ("regret, of the value's span", f"at most {percent_up(record.relative_regret)}"),
-            ("actions", str(record.dynamics.n_actions)),
-            ("states", record.grid.domain.words),
-            ("discount γ", f"{record.discount:g}"),
-            ("cells", " × ".join(map(str, record.grid.shape))),
-        ]
-    claim = record if isinstance(record, Claim) else _proof_of(record)
-    facts = []
-    if claim is not None and claim.holds:
-        facts.append(("probability", f"at least {chance(claim.delta)}"))
-    is_bounded = isinstance(claim, Certificate) and 0 < claim.margin < inf
-    if isinstance(claim, Certificate) and is_bounded:
-        condition = "proved" if claim.holds else "if the tail is zero"
-        facts.append((f"margin, {condition}", f"at least {svg.number(rounded_down(claim.margin), 3)}"))
-    if isinstance(claim, Certificate) and claim.holds and claim.tube is not None and isfinite(claim.relative_regret):
-        facts.append(("regret, of the value's span", f"at most {percent_up(claim.relative_regret)}"))
-    if isinstance(record, Solution):
-        if not is_bounded and isfinite(record.margin) and record.stats.objective:
-            facts.append(("margin, estimated", svg.number(record.margin, 3)))
-        names = Names.of(record)
-        expert = "depends on the state" if record.expert is None else f"{names.action(record.expert)}, always"
-        kind = "states, every action at each" if record.stats.noiseless else "transitions per action"
-        data = (kind, _counted(record)) if record.samples else ("data", "exact operators")
-        facts += [
-            ("expert", expert),
-            ("actions", str(record.n_actions)),
-            ("states", record.domain.words if len(record.domain) <= 3 else f"{len(record.domain)} coordinates"),
-            ("discount γ", f"{record.discount:g}"),
-            data,
-        ]
-    elif claim is not None:
-        facts.append((claim.rows_in_words, f"{claim.samples:,}"))
-    return facts
+    solution, proof = record if isinstance(record, Solution) else None, _proof_of(record)
+    holds, margin = proof is not None and proof.holds, getattr(proof, "margin", inf)
+    is_bounded = isinstance(proof, Certificate) and 0 < margin < inf
+    if isinstance(proof, CellCertificate):
+        yield "probability of error", "0"
+        yield "cells decided", proof.share_in_words
+    elif proof is not None and holds:
+        yield "probability", f"at least {chance(proof.delta)}"
+    if is_bounded:
+        condition = "proved" if holds else "if the tail is zero"
+        yield f"margin, {condition}", f"at least {charts.number(rounded_down(margin), 3)}"
+    elif solution is not None and isfinite(solution.margin) and solution.stats.objective:
+        yield "margin, estimated", charts.number(solution.margin, 3)
+    regret = getattr(proof, "relative_regret", inf)
+    if isfinite(regret) and (
+        isinstance(proof, CellCertificate) or (holds and getattr(proof, "tube", None) is not None)
+    ):
+        yield "regret, of the value's span", f"at most {percent_up(regret)}"
+    if solution is not None:
+        kind = "states, every action at each" if solution.stats.noiseless else "transitions per action"
+        action = solution.expert
+        yield "expert", "depends on the state" if action is None else f"{Names.of(solution).action(action)}, always"
+        yield "actions", str(solution.n_actions)
+        yield "states", solution.domain.words if len(solution.domain) <= 3 else f"{len(solution.domain)} coordinates"
+        yield "discount γ", f"{solution.discount:g}"
+        yield (kind, _counted(solution)) if solution.samples else ("data", "exact operators")
+    elif isinstance(proof, CellCertificate):
+        yield "actions", str(proof.dynamics.n_actions)
+        yield "states", proof.grid.domain.words
+        yield "discount γ", f"{proof.discount:g}"
+        yield "cells", " × ".join(map(str, proof.grid.shape))
+    elif proof is not None:
+        yield proof.rows_in_words, f"{proof.samples:,}"
 
 
 def _counted(solution: Solution) -> str:
@@ -273,41 +301,9 @@ def _counted(solution: Solution) -> str:
     return f"{solution.samples:,}" if most == solution.samples else f"{solution.samples:,} to {most:,}"
 
 
-def _proof_of(solution: Solution) -> Certificate | Refutation | None:
-    return solution.certificate or solution.refutation
-
-
-def _of_solution(solution: Solution, figures: _Figures, coverage: Coverage | None) -> Iterable[Section]:
-    names, proof = Names.of(solution), _proof_of(solution)
-    yield Section("findings", "Findings", "", _findings(solution))
-    yield Section(
-        "conflict",
-        "Conflict",
-        "Comparisons that cancel: no value function of the class makes the expert's action better in all of them.",
-        _witness(solution.witness, names) if solution.status != "certified" else "",
-    )
-    if solution.reward is not None:
-        is_best_fit = solution.status == "infeasible"
-        lead = "R(s), and V(s), the expert's value under it."
-        if is_best_fit:
-            lead += " No reward of the class explains the expert; this one is the best fit."
-        yield Section("reward", "Reward and value", lead, _reward(solution, figures))
-        yield Section(
-            "margins",
-            "Margins",
-            "By how much the expert's action is better than the others: the difference of the expected values of the "
-            "next states.",
-            _margins(solution, figures, names),
-        )
-    if proof is not None:
-        yield _budget(proof, figures)
-    yield Section("data", "Data", "", _data(solution, figures, names, coverage))
-    yield Section("assumptions", "Assumptions", _TO_BELIEVE, _assumed(solution))
-    if proof is not None:
-        yield Section("delta", "Samples and δ", *_spending(proof, figures, solution))
-    if solution.reward is not None:
-        yield Section("formula", "Formula and code", "", _formula(solution.reward, names))
-    yield Section("diagnostics", "Details", "", _diagnostics(solution))
+def _proof_of(record: Any) -> Any:
+    """The certificate or refutation of a record; None if it has none."""
+    return (record.certificate or record.refutation) if isinstance(record, Solution) else record
 
 
 def _findings(solution: Solution) -> str:
@@ -322,39 +318,48 @@ def _findings(solution: Solution) -> str:
     return f'<ul class="plain">{lines}</ul>'
 
 
-def _witness(witness: Witness | None, names: Names) -> str:
+def _witness(witness: Witness | None, names: Names, solution: Solution | None) -> tuple[str, str]:
+    """What comparisons cancel, and which."""
     if witness is None:
-        return ""
-    order = np.argsort(-witness.weights, kind="stable")[:_MOST_ROWS]
-    d = witness.states.shape[1]
+        return "", ""
+    lead = "Comparisons that nearly cancel, for every value function of the class."
+    if solution is not None:
+        lead = (
+            "Comparisons that cancel: no value function of the class makes the expert's action better in all of them."
+        )
+    order, d = np.argsort(-witness.weights, kind="stable")[:_MOST_ROWS], witness.states.shape[1]
     head = [*(names.coordinate(axis, d) for axis in range(d)), "the expert takes", "rather than", "weight"]
     rows = [
         [
-            *(svg.number(x) for x in witness.states[row]),
-            names.action(int(witness.taken[row])),
-            names.action(int(witness.actions[row])),
-            svg.number(witness.weights[row], 2),
+            *map(charts.number, witness.states[row]),
+            *(names.action(int(actions[row])) for actions in (witness.taken, witness.actions)),
+            charts.number(witness.weights[row], 2),
         ]
         for row in order
     ]
     note = f"{len(rows)} of {len(witness)} comparisons, by weight"
-    return f"<p>{escape(str(witness)[:1].upper() + str(witness)[1:])}.</p>{_table(head, rows, note)}"
+    return lead, f"<p>{_sentence(str(witness))}</p>{_table(head, rows, note)}"
+
+
+def _sentence(words: str) -> str:
+    return escape(f"{words[:1].upper()}{words[1:]}.")
 
 
 def _reward(solution: Solution, figures: _Figures) -> str:
     assert solution.reward is not None
-    if solution.reward._forgotten or not _is_callable(solution.reward):
+    value = figures.drawn({"value": charts.value_charts(solution)}) if _is_callable(solution.value) else ""
+    value = f"<details><summary>The expert's value V(s)</summary>{value}</details>" if value else ""
+    if not _is_callable(solution.reward):
         why = "features are functions, which a file does not keep"
         if solution.reward._forgotten:
             why = "a file does not keep which states are terminal"
-        text = f"<p>The reward is not drawn: {why}. A report written by solution.report before saving shows it.</p>"
-        return text + (figures.drawn({"value": charts.value_charts(solution)}) if _is_callable(solution.value) else "")
+        return (
+            f"<p>The reward is not drawn: {why}. A report written by solution.report before saving shows it.</p>{value}"
+        )
     pictures: dict[str, tuple[Picture, ...]] = {"reward": charts.reward_charts(solution)}
-    if solution.value is not None and not solution.value._forgotten:
-        pictures["value"] = charts.value_charts(solution)
     if solution.path is not None:
         pictures["rewards of fewer and of more features"] = (charts.feature_path_chart(solution.path),)
-    return figures.drawn(pictures)
+    return figures.drawn(pictures) + value
 
 
 def _is_callable(function: Reward | None) -> bool:
@@ -368,30 +373,25 @@ def _is_callable(function: Reward | None) -> bool:
     return True
 
 
-def _margins(solution: Solution, figures: _Figures, names: Names) -> str:
-    words = "estimated" if solution.stats.objective else "comparisons"
-    pictures: dict[str, tuple[Picture, ...]] = {words: charts.margin_charts(solution)}
-    if solution.certificate is None:
-        return figures.drawn(pictures)
-    return _proved(solution.certificate, figures, names, pictures)
+def _margins(solution: Solution | None, proof: Any, figures: _Figures, names: Names) -> tuple[str, str]:
+    """What the section is about; the estimated margins, and the pictures and lines of a certificate."""
+    pictures, lead = dict[str, Sequence[Picture]](), "The advantage of the expert's action, estimated and at least."
+    lines = dict[str, str]()
+    if solution is not None and solution.reward is not None:
+        lead, words = _ADVANTAGE, "estimated" if solution.stats.objective else "comparisons"
+        pictures[words] = charts.margin_charts(solution)
+    if isinstance(proof, Certificate | CellCertificate):
+        lead = _CELLS if isinstance(proof, CellCertificate) else lead
+        pictures[""] = charts.certificate_charts(proof, names=names)
+        lines = {name: text for name, text in proof.lines() if name != "assumed"}
+    return lead, figures.drawn(pictures) + _pairs(lines)
 
 
-def _proved(
-    proof: Certificate, figures: _Figures, names: Names, before: Mapping[str, tuple[Picture, ...]] | None = None
-) -> str:
-    """The pictures and lines of a certificate, after other pictures."""
-    pictures = {**(before or {}), "": charts.certificate_charts(proof, names=names)}
-    return figures.drawn(pictures) + _pairs({name: text for name, text in proof.lines() if name != "assumed"})
-
-
-def _budget(proof: Certificate | Refutation, figures: _Figures) -> Section:
-    what = "The estimate, what the errors can take away from it at most, and what remains."
+def _budget(proof: Claim, figures: _Figures) -> str:
     body = figures.drawn({"": (charts.budget(proof),)})
     if isinstance(proof, Refutation):
-        body = f"<p>{escape(proof.statement)}.</p>{body}{_items(proof.lines()[:2])}"
-    elif proof.missing:
-        body += f"<p>{escape(proof.missing[:1].upper() + proof.missing[1:])}.</p>"
-    return Section("budget", "Loss budget", what, body)
+        return f"<p>{escape(proof.statement)}.</p>{body}{_items(proof.lines()[:2])}"
+    return f"{body}<p>{_sentence(proof.missing)}</p>" if proof.missing else body
 
 
 def _data(solution: Solution, figures: _Figures, names: Names, coverage: Coverage | None) -> str:
@@ -409,19 +409,17 @@ def _data(solution: Solution, figures: _Figures, names: Names, coverage: Coverag
     return f"{_pairs(words)}{drawn}{body}"
 
 
-def _assumed(solution: Solution) -> str:
-    proof = _proof_of(solution)
+def _assumed(record: Any, proof: Any) -> Sequence[str]:
     if proof is not None:
-        return _items(proof.assumptions)
-    text = solution.stats.lines().get("assumed", "")
-    return _items(text.split("; ")) if text else ""
+        return tuple(proof.assumptions)
+    text = record.stats.lines().get("assumed", "")
+    return text.split("; ") if text else ()
 
 
-def _spending(proof: Certificate | Refutation, figures: _Figures, solution: Solution | None = None) -> tuple[str, str]:
-    rows = [[name, svg.number(part, 3), f"{part / proof.delta:.1%}"] for name, part in proof.spending.items()]
-    lead = f"The probability that the proof is false is at most δ = {proof.delta:g}; this includes attempts not made."
-    rounds = () if solution is None or not solution.stats.search else (charts.rounds_chart(solution),)
-    return lead, _table(["part", "δ", "share"], rows, "Parts of δ") + figures.drawn({"": rounds})
+def _spending(proof: Claim, figures: _Figures, solution: Solution | None) -> str:
+    rows = [[name, charts.number(part, 3), f"{part / proof.delta:.1%}"] for name, part in proof.spending.items()]
+    rounds = (charts.rounds_chart(solution),) if solution is not None and len(solution.stats.search) > 1 else ()
+    return _table(["part", "δ", "share"], rows, "Parts of δ") + figures.drawn({"": rounds})
 
 
 def _formula(reward: Reward, names: Names) -> str:
@@ -446,48 +444,49 @@ def _diagnostics(solution: Solution) -> str:
     return f"{_pairs(lines)}<details><summary>The whole print</summary>{printed}</details>"
 
 
-def _reproduce(record: Solution | Certificate | Refutation | CellCertificate, file: Any) -> str:
+def _reproduce(record: Any, proof: Any, file: Any) -> str:
+    file = file or getattr(record, "file", None)
     versions = [f"{name} {_version(name)}" for name in ("certirl", "numpy", "scipy", "highspy", "clarabel")]
-    report = ", ".join([*versions, f"Python {platform.python_version()}"])
-    settings = {} if isinstance(record, CellCertificate) else _settings(record)
-    settings |= {"this report was written with": report}
+    settings = _settings(record, proof)
+    settings["this report was written with"] = ", ".join([*versions, f"Python {platform.python_version()}"])
     settings |= {"file": _file(Path(file))} if file else {}
     name = Path(file).name if file else "FILE.npz"
-    commands = [f"certirl show {name}"]
-    if isinstance(record, Claim | CellCertificate) or _proof_of(record) is not None:
-        commands.append(f"certirl check {name}    # derives the proof again, with code of its own")
-    commands.append(f"certirl report {name} -o report.html")
+    checked = [f"certirl check {name}    # derives the proof again, with code of its own"] if proof is not None else []
+    commands = [f"certirl show {name}", *checked, f"certirl report {name} -o report.html"]
     return _pairs(settings) + _code("\n".join(commands))
 
 
-def _settings(record: Solution | Certificate | Refutation) -> dict[str, str]:
-    claim = record if isinstance(record, Claim) else _proof_of(record)
+def _settings(record: Any, proof: Any) -> dict[str, str]:
     settings = {}
     if isinstance(record, Solution):
         is_constant = record.expert is not None
         settings["expert"] = f"action {record.expert}" if is_constant else "a function of the state"
         settings["discount γ"] = f"{record.discount:g}"
-        settings["functions of V"] = "; ".join(dict.fromkeys(str(component.basis) for component in record.components))
-        settings["columns" if record.stats.objective else "functions of effects"] = "; ".join(
-            dict.fromkeys(str(component.columns) for component in record.components)
-        )
+        settings["functions of V"] = _each(component.basis for component in record.components)
+        columns = "columns" if record.stats.objective else "functions of effects"
+        settings[columns] = _each(component.columns for component in record.components)
         if len(record.components) > 1:
             named = [f"{component.name}: {list(component.coordinates)}" for component in record.components]
             settings["components"] = ", ".join(named)
         settings["program"] = record.stats.objective
         settings["transitions per action"] = _counted(record)
         settings["seed (rng)"] = "not a number, not kept" if record.stats.seed is None else str(record.stats.seed)
-    if claim is not None:
-        settings["δ"] = f"{claim.delta:g}"
-        if claim.grounds:
-            settings["columns"] = "; ".join(dict.fromkeys(str(ground.columns) for ground in claim.grounds))
-        if isinstance(claim, GaussianCertificate):
-            settings["standard deviation of the noise"] = f"{claim.noise.std:g}"
+    if isinstance(proof, Certificate | Refutation):
+        settings["δ"] = f"{proof.delta:g}"
+        if proof.grounds:
+            settings["columns"] = _each(ground.columns for ground in proof.grounds)
+        if isinstance(proof, GaussianCertificate):
+            settings["standard deviation of the noise"] = f"{proof.noise.std:g}"
         else:
-            settings["tail"] = "none was declared" if claim.tail is None else f"{claim.tail:g}"
-        tube = getattr(claim, "tube", None)
+            settings["tail"] = "none was declared" if proof.tail is None else f"{proof.tail:g}"
+        tube = getattr(proof, "tube", None)
         settings["tube, half-width"] = f"{getattr(tube, 'allowed', tube):g}" if tube else ""
     return settings
+
+
+def _each(parts: Iterable[Any]) -> str:
+    """All that differ."""
+    return "; ".join(dict.fromkeys(map(str, parts)))
 
 
 def _file(path: Path) -> str:
@@ -495,28 +494,3 @@ def _file(path: Path) -> str:
     if not path.is_file():
         return path.name
     return f"{path.name}, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
-
-
-# Proofs alone --------------------------------------------------------------------------------------------------------
-
-
-def _of_claim(claim: Certificate | Refutation, figures: _Figures, coverage: Coverage | None) -> Iterable[Section]:
-    if isinstance(claim, Certificate):
-        lead = "The advantage of the expert's action, estimated and at least."
-        yield Section("margins", "Margins", lead, _proved(claim, figures, Names.of(claim)))
-    else:
-        lead = "Comparisons that nearly cancel, for every value function of the class."
-        yield Section("conflict", "Conflict", lead, _witness(claim.witness, Names.of(claim)))
-    yield _budget(claim, figures)
-    yield Section("assumptions", "Assumptions", _TO_BELIEVE, _items(claim.assumptions))
-    yield Section("delta", "Samples and δ", *_spending(claim, figures))
-    yield Section("print", "The whole print", "", _code(str(claim), "wrap"))
-
-
-def _of_cells(proof: CellCertificate, figures: _Figures, coverage: Coverage | None) -> Iterable[Section]:
-    lead = "Where the policy's action is proved to be the only optimal one, at every state of a cell, and by how much."
-    pictures = figures.drawn({"": charts.certificate_charts(proof)})
-    lines = _pairs({name: text for name, text in proof.lines() if name != "assumed"})
-    yield Section("margins", "Margins", lead, pictures + lines)
-    yield Section("assumptions", "Assumptions", _TO_BELIEVE, _items(proof.assumptions))
-    yield Section("print", "The whole print", "", _code(str(proof), "wrap"))

@@ -18,7 +18,23 @@ import numpy as np
 
 from certirl.ground.domain import Array
 from certirl.ground.status import rounded_down
-from certirl.show.charts import COLOURS, GAIN, LOSS, SUM, Bars, Chart, Curve, Map, Picture, Point, Span, log_ticks
+from certirl.show.charts import (
+    COLOURS,
+    LOOKS,
+    MARK,
+    SHADES,
+    Bars,
+    Chart,
+    Curve,
+    Map,
+    Picture,
+    Point,
+    Span,
+    edges,
+    log_ticks,
+    number,
+    runs,
+)
 
 _WIDTH = 560  # of a picture, in its own units
 _HEIGHTS = {Chart: 300, Map: 400}
@@ -31,16 +47,9 @@ _READ_CELLS = 64  # cells of a map along each coordinate at which numbers can be
 _LINE_OF_TEXT = 58  # characters that fit beside each other at the size on phones
 _LABEL = 22  # characters of the name of a bar; the description has all of them
 _SHORT = 17  # rows of a table, and cells of the table of a map along each coordinate
-# Cividis, which reads the same with every kind of colour vision and in grey.
-_SHADES = (
-    "#00224e", "#013271", "#2f426d", "#48526c", "#5e636f", "#727374",
-    "#878478", "#9d9576", "#b6a96f", "#cebc63", "#e7d150", "#fee838",
-)  # fmt: skip
 
-_DOTTED = 'stroke-width="1.8" stroke-dasharray="1 5" stroke-linecap="round"'
-_BORDER = ('stroke="white" stroke-width="3.2"', 'stroke="black" stroke-width="1.4"')
 _HALO = 'fill="black" stroke="white" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
-_MARK = f'fill="{COLOURS[1]}" stroke="white" stroke-width="2"'
+_MARK = f'fill="{COLOURS[MARK]}" stroke="white" stroke-width="2"'
 
 
 class Readings(NamedTuple):
@@ -62,21 +71,8 @@ class Readings(NamedTuple):
     area: list[float]
 
 
-def number(value: float, digits: int = 4) -> str:
-    """A number for a person: few digits and a proper minus sign; a dash for NaN."""
-    if not isfinite(value):
-        return "–" if np.isnan(value) else "∞" if value > 0 else "−∞"
-    text = f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value + 0.0:.{digits}g}"
-    return text.replace("e-0", "e-").replace("e+0", "e").replace("-", "−")
-
-
 def draw(picture: Picture, name: str) -> str:
-    """A picture as an ``<svg>`` element.
-
-    Args:
-        picture: what is drawn.
-        name: the ids in it begin with this, and no other ids of the page may.
-    """
+    """A picture as an ``<svg>`` element; all ids in it begin with a name, and no other ids of the page may."""
     frame = _frame(picture)
     writers: dict[type, Callable[..., str]] = {Bars: _bars, Map: _map, Chart: _chart}
     words = escape(description(picture))
@@ -100,8 +96,8 @@ def title_of(picture: Picture) -> str:
 def description(picture: Picture) -> str:
     """A picture in a sentence, for those who do not see it."""
     if isinstance(picture, Bars):
-        terms = [*picture.parts, *([(picture.total, rounded_down(picture.value))] if picture.total else [])]
-        return f"{picture.label}: {'; '.join(f'{label} {number(value, 3)}' for label, value in terms)}."
+        terms = "; ".join(f"{bar.label} {number(bar.value, 3)}" for bar in picture.rows)
+        return f"{picture.label}: {terms}."
     if isinstance(picture, Map):
         where = f"{picture.x_label} from {_ends(picture.x)} and {picture.y_label} from {_ends(picture.y)}"
         return f"Map of {picture.value_label} over {where}: {_ends(picture.values)}."
@@ -146,14 +142,14 @@ class _Frame(NamedTuple):
 
 def _frame(picture: Picture) -> _Frame:
     if isinstance(picture, Bars):
-        rows = len(picture.parts) + bool(picture.total)
-        sums = np.cumsum([0.0, *(value for _, value in picture.parts if isfinite(value))])
-        low, high = float(sums.min()), float(sums.max())
-        top, bottom = 4.0, 4.0 + _BAR * rows
+        rows = picture.rows
+        ends = [0.0, *(end for bar in rows for end in (bar.start, bar.end))]
+        low, high = min(ends), max(ends)
+        top, bottom = 4.0, 4.0 + _BAR * len(rows)
         return _Frame((low, high if high > low else low + 1), (0, 1), 180, _WIDTH - 84, top, bottom, bottom + 4)
     height = _HEIGHTS[type(picture)]
     if isinstance(picture, Map):
-        x, y = _cells_ends(picture.x), _cells_ends(picture.y)
+        x, y = ((float(borders[0]), float(borders[-1])) for borders in map(edges, (picture.x, picture.y)))
         right = _WIDTH - _space(_shade_ticks(picture)) - 34
     else:
         ends = [end for span in picture.spans for end in (span.low, span.high)]
@@ -162,11 +158,6 @@ def _frame(picture: Picture) -> _Frame:
         x, y = (low, high) if low < high else (low - 0.5, high + 0.5), (picture.low, picture.high)
         right = _WIDTH - _RIGHT
     return _Frame(x, y, _space(_ticks(*y)), right, _TOP, height - _BOTTOM, height)
-
-
-def _cells_ends(middles: Array) -> tuple[float, float]:
-    step = float(middles[1] - middles[0]) / 2 if len(middles) > 1 else 0.5
-    return float(middles[0]) - step, float(middles[-1]) + step
 
 
 def _ticks(low: float, high: float, count: int = 5) -> list[tuple[float, str]]:
@@ -211,11 +202,17 @@ def _short(label: str, most: int) -> str:
 # Charts --------------------------------------------------------------------------------------------------------------
 
 
-def _look(colour: int | None) -> tuple[str, str]:
-    """The class and the colour of a curve."""
-    if colour is None:
-        return "ink", "currentColor"
-    return f"c{colour % len(COLOURS)}", COLOURS[colour % len(COLOURS)]
+def _look(role: str, number: int | None = None, kind: str = "stroke") -> str:
+    """The attributes of what has a role: a line, or with the kind "fill" a shape."""
+    look, style = LOOKS[role], ("ink", "currentColor")
+    if number is not None:
+        style = f"c{number % len(COLOURS)}", COLOURS[number % len(COLOURS)]
+    attributes = [f'class="{style[0]}" {kind}="{style[1]}"', f'opacity="{look.opacity:g}"' if look.opacity < 1 else ""]
+    if kind == "stroke":
+        attributes.append(f'fill="none" stroke-width="{look.width:g}" stroke-linejoin="round"')
+    if look.dashes:
+        attributes.append(f'stroke-dasharray="{" ".join(f"{look.width * dash:.3g}" for dash in look.dashes)}"')
+    return " ".join(filter(None, attributes))
 
 
 def _chart(chart: Chart, frame: _Frame, name: str) -> str:
@@ -224,9 +221,8 @@ def _chart(chart: Chart, frame: _Frame, name: str) -> str:
     body = [_span(frame, span) for span in chart.spans]
     body += [_band(frame, curve) for curve in chart.curves if curve.lower is not None]
     for value, label in chart.levels:
-        pattern = f" {_DOTTED}" if label else ""
         where = f"M{frame.left:.1f} {frame.down(value):.1f}H{frame.right:.1f}"
-        body.append(f'<path d="{where}" stroke="currentColor" opacity="{0.9 if label else 0.5}"{pattern}/>')
+        body.append(f'<path d="{where}" {_look("level" if label else "axis")}/>')
     body += [_curve(frame, curve) for curve in chart.curves]
     inside = f'<g clip-path="url(#{name}-area)">{"".join(body)}</g>'
     axes = _axes(frame, chart.x_label, chart.y_label, lines=True)
@@ -235,13 +231,14 @@ def _chart(chart: Chart, frame: _Frame, name: str) -> str:
 
 def _span(frame: _Frame, span: Span) -> str:
     left, right = frame.across(span.low), frame.across(span.high)
-    style, colour = _look(span.colour)
     if span.low == span.high:
-        where = f"M{left:.1f} {frame.top}V{frame.bottom}"
-        return f'<path d="{where}" stroke="{colour}" stroke-width="1.2" stroke-dasharray="2 3" opacity=".7"/>'
+        return f'<path d="M{left:.1f} {frame.top}V{frame.bottom}" {_look("edge", span.colour)}/>'
     size = f'width="{right - left:.1f}" height="{frame.bottom - frame.top}"'
-    opacity = 0.2 if span.colour is None else 0.13
-    return f'<rect class="{style}" x="{left:.1f}" y="{frame.top}" {size} fill="{colour}" opacity="{opacity}"/>'
+    return f'<rect x="{left:.1f}" y="{frame.top}" {size} {_shade(span)}/>'
+
+
+def _shade(span: Span) -> str:
+    return _look("grey" if span.colour is None else "shade", span.colour, "fill")
 
 
 def _line(x: Array, y: Array) -> str:
@@ -264,32 +261,26 @@ def _limited(frame: _Frame, y: Array) -> Array:
 
 
 def _curve(frame: _Frame, curve: Curve) -> str:
-    style, colour = _look(curve.colour)
-    look = f'class="{style}" stroke="{colour}"'
     if curve.style == "points":
         dots = zip(frame.across(curve.x).tolist(), frame.down(curve.y).tolist(), strict=True)
         path = "".join(f"M{across:.1f} {down:.1f}h0" for across, down in dots if isfinite(down))
-        return f'<path {look} d="{path}" stroke-width="{8 if len(curve.x) <= 60 else 3}" stroke-linecap="round"/>'
+        dot = _look("dots" if len(curve.x) > 60 else "dot", curve.colour)
+        return f'<path d="{path}" {dot} stroke-linecap="round"/>'
     keep = _thin(len(curve.y), _DRAWN)
     x, y = (curve.x, curve.y) if curve.style == "steps" else (curve.x[keep], curve.y[keep])
     if curve.style == "steps":
         x, y = np.repeat(x, 2)[1:-1], np.repeat(y, 2)
-    pattern = ' stroke-dasharray="6 4"' if curve.style == "dashed" else ""
-    path = _line(frame.across(x), _limited(frame, y))
-    return f'<path {look} d="{path}" fill="none" stroke-width="2" stroke-linejoin="round"{pattern}/>'
+    return f'<path d="{_line(frame.across(x), _limited(frame, y))}" {_look(curve.style, curve.colour)}/>'
 
 
 def _band(frame: _Frame, curve: Curve) -> str:
-    style, colour = _look(curve.colour)
     keep, pieces = _thin(len(curve.y), _DRAWN), list[str]()
     x, lower, upper = (np.asarray(values)[keep] for values in (curve.x, curve.lower, curve.upper))
-    has_band = np.isfinite(lower) & np.isfinite(upper)
-    ends = np.flatnonzero(np.diff(np.concatenate([[False], has_band, [False]]).astype(int)))
-    for start, stop in zip(ends[::2], ends[1::2], strict=True):
+    for start, stop in runs(np.isfinite(lower) & np.isfinite(upper)):
         run = slice(start, stop)
         around, heights = np.append(x[run], x[run][::-1]), np.append(lower[run], upper[run][::-1])
         pieces.append(_line(frame.across(around), _limited(frame, heights)) + "z")
-    return f'<path class="{style}" d="{"".join(pieces)}" fill="{colour}" opacity=".22"/>'
+    return f'<path d="{"".join(pieces)}" {_look("band", curve.colour, "fill")}/>'
 
 
 def _marks(frame: _Frame, points: Sequence[Point], *, beside: bool) -> str:
@@ -323,7 +314,7 @@ def _shade_ticks(chart: Map) -> list[tuple[float, str]]:
 
 def _png(levels: Array) -> str:
     """Shades between 0 and 1 ``[m, n]``, NaN for none, as the address of a picture."""
-    table = np.array([[int(shade[i : i + 2], 16) for i in (1, 3, 5)] for shade in _SHADES], dtype=float)
+    table = np.array([[int(shade[i : i + 2], 16) for i in (1, 3, 5)] for shade in SHADES], dtype=float)
     places = np.linspace(0, len(table) - 1, 255)
     palette = np.stack([np.interp(places, np.arange(len(table)), channel) for channel in table.T], axis=1)
     indices = np.where(np.isnan(levels), 0, 1 + np.round(254 * np.clip(np.nan_to_num(levels), 0, 1))).astype(np.uint8)
@@ -349,7 +340,7 @@ def _map(chart: Map, frame: _Frame, name: str) -> str:
     if chart.hatched is not None:
         body.append(_hatching(chart, frame, name))
     lines = "".join(_line(frame.across(line[:, 0]), frame.down(line[:, 1])) for line in chart.borders)
-    body += [f'<path d="{lines}" fill="none" {look}/>' for look in _BORDER] if lines else []
+    body += [_border(lines)] if lines else []
     most = max(_LINE_OF_TEXT - 2 - len(chart.value_label), 12)  # both stand above the map
     body.append(_axes(frame, chart.x_label, chart.y_label, lines=False, most=most))
     body.append(_shade_bar(chart, frame))
@@ -359,22 +350,23 @@ def _map(chart: Map, frame: _Frame, name: str) -> str:
     return "".join(body) + _marks(frame, chart.points, beside=False)
 
 
+def _border(path: str) -> str:
+    halo, border = (_look(role).replace("currentColor", ink) for role, ink in (("halo", "white"), ("border", "black")))
+    return f'<path d="{path}" {halo}/><path d="{path}" {border}/>'
+
+
 def _hatching(chart: Map, frame: _Frame, name: str) -> str:
-    path, reach = list[str](), (frame.x[1] - frame.x[0]) / len(chart.x) / 2
+    borders, path = frame.across(edges(chart.x)), list[str]()
     row_height = (frame.bottom - frame.top) / len(chart.y)
     for y, row in zip(chart.y, np.asarray(chart.hatched), strict=True):
-        ends = np.flatnonzero(np.diff(np.concatenate([[False], row, [False]]).astype(int)))
-        for start, stop in zip(ends[::2], ends[1::2], strict=True):
-            left, right = frame.across(chart.x[start] - reach), frame.across(chart.x[stop - 1] + reach)
-            path.append(f"M{left:.1f} {frame.down(y) - row_height / 2:.1f}H{right:.1f}v{row_height:.2f}H{left:.1f}z")
-    return f'<defs>{_hatch(name)}</defs><path d="{"".join(path)}" fill="url(#{name}-hatch)"/>'
-
-
-def _hatch(name: str) -> str:
-    return (
+        for start, stop in runs(row):
+            top = f"{borders[start]:.1f} {frame.down(y) - row_height / 2:.1f}"
+            path.append(f"M{top}H{borders[stop]:.1f}v{row_height:.2f}H{borders[start]:.1f}z")
+    pattern = (
         f'<pattern id="{name}-hatch" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         '<path d="M1 0V7" stroke="white" stroke-width="1.6"/><path d="M2.4 0V7" stroke="black" opacity=".5"/></pattern>'
     )
+    return f'<defs>{pattern}</defs><path d="{"".join(path)}" fill="url(#{name}-hatch)"/>'
 
 
 def _shade_bar(chart: Map, frame: _Frame) -> str:
@@ -392,26 +384,16 @@ def _shade_bar(chart: Map, frame: _Frame) -> str:
 
 
 def _bars(bars: Bars, frame: _Frame, name: str) -> str:
-    rows, start = list[tuple[str, float, float, str]](), 0.0
-    for label, value in bars.parts:
-        length = value if isfinite(value) else 0.0
-        rows.append((label, start, start + length, number(value, 3)))
-        start += length
-    if bars.total:
-        rows.append((bars.total, 0.0, start, number(rounded_down(start), 3)))
-    zero, largest = frame.across(0.0), max((abs(end - begin) for _, begin, end, _ in rows), default=0.0)
-    drawn = [f'<path d="M{zero:.1f} {frame.top}V{frame.bottom}" stroke="currentColor" opacity=".4"/>']
-    for row, (label, begin, end, value_in_words) in enumerate(rows):
-        colour = bars.colours[row]
-        kind = {GAIN: "gain", LOSS: "loss", SUM: "sum"}[colour]
-        place, (low, high) = frame.top + row * _BAR + 5, sorted((frame.across(begin), frame.across(end)))
+    zero, drawn = frame.across(0.0), list[str]()
+    for row, bar in enumerate(bars.rows):
+        place, (low, high) = frame.top + row * _BAR + 5, sorted((frame.across(bar.start), frame.across(bar.end)))
         size = f'width="{max(high - low, 1.5):.1f}" height="{_BAR - 10}"'
-        is_rounding = 0 < abs(end - begin) < 1e-9 * largest
-        words = escape(_short(label, _LABEL))
-        drawn.append(f'<text x="{frame.left - 12}" y="{place + 17}" text-anchor="end">{words}</text>')
-        drawn.append(f'<rect class="{kind}" x="{low:.1f}" y="{place}" {size} rx="2" fill="{colour}"/>')
-        drawn.append(f'<text x="{high + 8:.1f}" y="{place + 17}">{"0" if is_rounding else value_in_words}</text>')
-    return "".join(drawn)
+        label = escape(_short(bar.label, _LABEL))
+        drawn.append(f'<text x="{frame.left - 12}" y="{place + 17}" text-anchor="end">{label}</text>')
+        drawn.append(f'<rect x="{low:.1f}" y="{place}" {size} rx="2" {_look("bar", bar.colour, "fill")}/>')
+        words = f'class="number" x="{high + 8:.1f}" y="{place + 17}"'
+        drawn.append(f"<text {words}>{number(bar.value, 3)}</text>")
+    return f'<path d="M{zero:.1f} {frame.top}V{frame.bottom}" {_look("axis")}/>{"".join(drawn)}'
 
 
 # Legends and numbers -------------------------------------------------------------------------------------------------
@@ -422,47 +404,50 @@ def legend(picture: Picture) -> list[tuple[str, str]]:
     if isinstance(picture, Bars):
         return []
     if isinstance(picture, Map):
-        items = [("".join(f'<path d="M0 8H24" {look}/>' for look in _BORDER), picture.border_label)]
-        lines = "".join(f'<path d="M{x} 16L{x + 16} 0" stroke="currentColor"/>' for x in (-8, -2, 4, 10, 16))
-        items += [
-            (lines, picture.hatched_label),
-            ('<rect class="empty" width="24" height="16" opacity=".15"/>', picture.empty_label),
-        ]
+        hatch = "".join(f'<path d="M{x} 16L{x + 16} 0" stroke="currentColor"/>' for x in (-8, -2, 4, 10, 16))
+        items = [(_border("M0 8H24"), picture.border_label), (hatch, picture.hatched_label)]
+        items.append(('<rect class="empty" width="24" height="16" opacity=".15"/>', picture.empty_label))
         items += [(f'<circle class="mark" cx="12" cy="8" r="5.5" {_MARK}/>', point.label) for point in picture.points]
     else:
-        items = [item for curve in picture.curves for item in _curve_keys(curve)]
-        items += [(_span_key(span), span.label) for span in picture.spans]
-        items += [(f'<path d="M2 8H24" stroke="currentColor" {_DOTTED}/>', level.label) for level in picture.levels]
-    unique = {words: shape for shape, words in reversed(items) if words}
+        items = [(_span_key(span), span.label) for span in picture.spans]
+        items += [(_curve_key(curve), curve.label) for curve in picture.curves]
+        items += _bands_key([curve for curve in picture.curves if curve.band])
+        items += [(f'<path d="M2 8H24" {_look("level")}/>', level.label) for level in picture.levels if level.label]
+    keys: dict[str, dict[str, None]] = {}  # of one label all shapes, one upon the other
+    for shape, words in items:
+        keys.setdefault(words, {})[shape] = None
     box = '<svg class="key" viewBox="0 0 24 16" width="24" height="16" aria-hidden="true" fill="currentColor">'
-    return [(f"{box}{shape}</svg>", words) for words, shape in reversed(unique.items())]
+    return [(f"{box}{''.join(shapes)}</svg>", words) for words, shapes in keys.items() if words]
 
 
-def _curve_keys(curve: Curve) -> list[tuple[str, str]]:
-    style, colour = _look(curve.colour)
+def _curve_key(curve: Curve) -> str:
     if curve.style == "points":
-        return [(f'<circle class="{style}" cx="12" cy="8" r="4" fill="{colour}"/>', curve.label)]
-    pattern = ' stroke-dasharray="6 4"' if curve.style == "dashed" else ""
-    line = f'<path class="{style}" d="M0 8H24" stroke="{colour}" stroke-width="2.4"{pattern}/>'
-    return [(line, curve.label), ('<rect y="2" width="24" height="12" opacity=".22"/>', curve.band)]
+        return f'<circle cx="12" cy="8" r="4" {_look("bar", curve.colour, "fill")}/>'
+    return f'<path d="M0 8H24" {_look(curve.style, curve.colour)}/>'
+
+
+def _bands_key(curves: Sequence[Curve]) -> list[tuple[str, str]]:
+    """The colours of all bands with the same meaning, side by side."""
+    colours, width = list(dict.fromkeys(curve.colour for curve in curves)), 24 / max(len(curves), 1)
+    shapes = (
+        f'<rect x="{place * width:.1f}" y="2" width="{width:.1f}" height="12" {_look("band", colour, "fill")}/>'
+        for place, colour in enumerate(colours)
+    )
+    return [("".join(shapes), curves[0].band)] if curves else []
 
 
 def _span_key(span: Span) -> str:
-    style, colour = _look(span.colour)
     if span.low == span.high:
-        return f'<path d="M12 0V16" stroke="{colour}" stroke-width="1.4" stroke-dasharray="2 3"/>'
-    opacity = 0.25 if span.colour is None else 0.2
-    return f'<rect class="{style}" width="24" height="16" fill="{colour}" opacity="{opacity}"/>'
+        return f'<path d="M12 0V16" {_look("edge", span.colour)}/>'
+    return f'<rect width="24" height="16" {_shade(span)}/>'
 
 
 def readings(picture: Picture) -> Readings:
     """The numbers of a picture: at evenly spaced places of a chart, in some cells of a map, all terms of a sum."""
     frame = _frame(picture)
     if isinstance(picture, Bars):
-        terms = [*picture.parts, *([(picture.total, rounded_down(picture.value, 4))] if picture.total else [])]
-        return Readings(
-            ["term", picture.label], [[label, number(value)] for label, value in terms], [], [], ([], []), []
-        )
+        terms = [[bar.label, number(bar.value)] for bar in picture.rows]
+        return Readings(["term", picture.label], terms, [], [], ([], []), [])
     if isinstance(picture, Map):
         return _map_readings(picture, frame)
     places = np.linspace(*frame.x, _READ + 1)
