@@ -201,30 +201,6 @@ def test_hooks_reach_a_state_that_is_kept_elsewhere_and_its_noise_is_the_callers
         certirl.gym.simulator(Spring(), **{**hooks(), "terminal": lambda states: True})
 
 
-class Reset:
-    """What seals calls a resettable MDP."""
-
-    state_space = observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def transition(self, state, action):
-        return np.clip(state + (0.3 if action else -0.3), -1, 1)
-
-    def reward(self, state, action, new_state):
-        return float(new_state.sum())
-
-    def terminal(self, state, n_actions_taken):
-        return bool(state[0] == 1.0)
-
-
-def test_objects_with_a_transition_are_simulators():
-    simulator = certirl.gym.simulator(Reset())
-    assert isinstance(simulator.physics, Stepped) and not simulator.thread_safe
-    states = np.array([[0.0, 0.5], [1.0, 0.0]])
-    assert simulator.sample(states, 1, np.random.default_rng(0)).tolist() == [[0.3, 0.8], [1.0, 0.0]]
-    assert simulator.reward(states, 1).tolist() == pytest.approx([1.1, 0.0])
-
-
 @pytest.mark.parametrize(
     ("make", "asked", "sentence"),
     [
@@ -257,7 +233,7 @@ def test_wrong_calls_are_told_what_to_write_instead(make, asked, sentence):
 
 
 def test_unknown_action_spaces_and_things_that_are_no_environment():
-    env = Reset()
+    env = gymnasium.make("CartPole-v1").unwrapped
     env.action_space = gymnasium.spaces.MultiBinary(3)
     with pytest.raises(ValueError, match="actions must come from a Discrete space"):
         certirl.gym.simulator(env)

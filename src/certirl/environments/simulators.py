@@ -14,20 +14,14 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.simulator import as_generator
 from certirl.ground import archive
-from certirl.ground.domain import (
-    Array,
-    Box,
-    as_axes,
-    as_domain,
-    as_states,
-)
+from certirl.ground.domain import Array, Box, as_axes, as_domain, as_states
 from certirl.ground.doors import (
     as_array,
     as_count,
@@ -46,34 +40,18 @@ from certirl.proof.cells import Image, hull_with_zero
 Bounds = tuple[tuple[float, float], ...]
 
 
-class Physics(Protocol):
-    """Dynamics of an environment in state coordinates; states are rows ``[n, d]``.
+Reader = Callable[[Any], Any]
+Writer = Callable[[Any, Array], None]
+MOST_LEVELS = 1000  # into which an interval of actions is divided
 
-    :meta private:
-    """
-
-    @property
-    def periodic(self) -> tuple[int, ...]:
-        """Periodic coordinates."""
-        ...
-
-    @property
-    def thread_safe(self) -> bool:
-        """Vectorised, and a function of its arguments alone."""
-        ...
-
-    @property
-    def bounds(self) -> Bounds:
-        """One ``(low, high)`` per coordinate; infinite where the environment sets no bound."""
-        ...
-
-    def step(self, states: Array, control: Any, rng: Any = None) -> tuple[Array, Array]:
-        """Next states ``[n, d]`` and own rewards ``[n]`` of one control from live states."""
-        ...
-
-    def terminal(self, states: Array) -> NDArray[np.bool_]:
-        """Which states are terminal ``[n]``."""
-        ...
+# Wrappers that leave the dynamics alone.
+HARMLESS = (
+    *("Autoreset", "HumanRendering", "NormalizeReward", "OrderEnforcing", "PassiveEnvChecker", "RecordVideo"),
+    *("RecordEpisodeStatistics", "RenderCollection", "RewardWrapper", "TimeLimit", "TransformReward"),
+)
+PROBES = 64  # states at which vectorised physics must agree with the environment's own step
+AGREEMENT = 1e-9  # of the width of a coordinate
+_TRIAL_EPISODES, _TRIAL_STEPS, _WIDER = 100, 500, 1.2  # where bounds come from random play
 
 
 def clipped(values: Array, slopes: Array, spreads: Array, halves: Array, most: float) -> Array:
@@ -248,6 +226,57 @@ class CartPole(Record):
         return (np.abs(states[:, 0]) > self.x_threshold) | (np.abs(states[:, 2]) > self.theta_threshold_radians)
 
 
+@dataclass(frozen=True, eq=False)
+class Stepped(Record):
+    """An environment asked row by row: its state is set, and its own ``step`` is taken.
+
+    Attributes:
+        env: without wrappers, so that no clock runs.
+        read, write: how its state is read and set.
+        rule: states ``[n, d]`` to which of them are terminal ``[n]``; None if no state is.
+        bounds: of its states.
+        periodic: periodic coordinates.
+    """
+
+    env: Any
+    read: Reader
+    write: Writer
+    rule: Callable[[Array], Any] | None
+    bounds: Bounds
+    periodic: tuple[int, ...] = ()
+    thread_safe: ClassVar[bool] = False
+
+    def move(self, state: Array, control: Any) -> tuple[Array, float, bool]:
+        """The next state ``[d]``, the environment's own reward, and whether it says that the state is terminal."""
+        with users("set_state", self.write):
+            self.write(self.env, state)
+        _, reward, terminated, _ = step(self.env, control)
+        return state_of(self.env, self.read), reward, terminated
+
+    def step(self, states: Array, control: Any, rng: Any = None) -> tuple[Array, Array]:
+        """Next states and rewards, row by row; random numbers come from ``rng``, if any."""
+        if rng is not None and hasattr(self.env, "np_random"):
+            self.env.np_random = rng
+        after, rewards = np.empty_like(states), np.empty(len(states))
+        for row, state in enumerate(states):
+            after[row], rewards[row], terminated = self.move(np.array(state), control)
+            if terminated and self.rule is None:
+                raise ValueError(
+                    f"{type(self.env).__name__} ended its episode in state {after[row].tolist()}: pass terminal=…, a "
+                    "function of states [n, d] that says which of them are terminal [n]"
+                )
+        return after, rewards
+
+    def terminal(self, states: Array) -> NDArray[np.bool_]:
+        """Which states are terminal ``[n]``."""
+        if self.rule is None:
+            return np.zeros(len(states), dtype=bool)
+        read = partial(as_flags, count=len(states), what="terminal(states)")
+        return np.asarray(call(self.rule, states, what="terminal", read=read))
+
+
+# Dynamics of an environment in state coordinates: next states [n, d] and own rewards [n] of live states [n, d].
+Physics = MountainCar | Pendulum | CartPole | Stepped
 _PHYSICS: dict[str, Any] = {"MountainCarEnv": MountainCar, "PendulumEnv": Pendulum, "CartPoleEnv": CartPole}
 
 
@@ -256,39 +285,13 @@ def physics_of(env: Any) -> Physics | None:
 
     Fields have the names that the environment's attributes have; one of another class of that name lacks some of them.
     """
-    names = [kind.__name__ for kind in type(env).__mro__ if kind.__name__ in _PHYSICS]
-    if not names:
+    kind = next((_PHYSICS[each.__name__] for each in type(env).__mro__ if each.__name__ in _PHYSICS), None)
+    if kind is None:
         return None
-    kind = _PHYSICS[names[0]]
-    constants = {field.name: getattr(env, field.name) for field in fields(kind) if hasattr(env, field.name)}
     try:
-        physics: Physics = kind(**constants)
+        return kind(**{field.name: getattr(env, field.name) for field in fields(kind) if hasattr(env, field.name)})
     except TypeError:  # a constant is missing
         return None
-    return physics
-
-
-Reader = Callable[[Any], Any]
-Writer = Callable[[Any, Array], None]
-MOST_LEVELS = 1000  # into which an interval of actions is divided
-
-# Wrappers that leave the dynamics alone.
-HARMLESS = (
-    "Autoreset",
-    "HumanRendering",
-    "NormalizeReward",
-    "OrderEnforcing",
-    "PassiveEnvChecker",
-    "RecordEpisodeStatistics",
-    "RecordVideo",
-    "RenderCollection",
-    "RewardWrapper",
-    "TimeLimit",
-    "TransformReward",
-)
-PROBES = 64  # states at which vectorised physics must agree with the environment's own step
-AGREEMENT = 1e-9  # of the width of a coordinate
-_TRIAL_EPISODES, _TRIAL_STEPS, _WIDER = 100, 500, 1.2  # where bounds come from random play
 
 
 @archive.record
@@ -478,7 +481,7 @@ def simulator(
     environment is copied, if it can be, and stays as it is; its wrappers are left out.
 
     Args:
-        env: a gymnasium environment or the name of one; or an object with ``transition(state, action)``, as in seals.
+        env: a gymnasium environment or the name of one.
         actions: of a Box action space, the controls to choose from (``[-2, 0, 2]``) or how many evenly spaced levels;
             of a Discrete one, some of its actions. All of them if left out.
         domain: one (low, high) per coordinate; left out, the environment's bounds, and where it has none a fifth more
@@ -499,17 +502,21 @@ def simulator(
     made = _opened(env)
     inner, read = unwrapped(made), get_state or read_state
     controls = controls_of(made.action_space, actions)
-    axes = None if periodic is None else as_axes(periodic, 1000)  # the number of coordinates is not known yet
     # With hooks of its own an environment has coordinates of its own.
-    physics = None if terminal or get_state or set_state else physics_of(inner)
-    stepped = _stepped(made, physics, read, set_state or write_state, terminal, axes or (), domain)
+    known = None if terminal or get_state or set_state else physics_of(inner)
+    stepped = Stepped(inner, read, set_state or write_state, terminal, ())
+    if known is not None:
+        stepped = replace(stepped, rule=known.terminal, bounds=known.bounds, periodic=known.periodic)
+    else:
+        stepped = replace(stepped, bounds=_bounds(made, read) if domain is None else as_domain(domain))
     generator = as_generator(rng, "gym.simulator")
-    box, notes = _box(domain, stepped, read, controls, generator)
-    axes = as_axes(stepped.periodic if axes is None else axes, len(box))
+    begin(inner, seed=0)
+    box, notes = _box(domain, stepped, controls, generator)
+    axes = as_axes(stepped.periodic if periodic is None else periodic, len(box))
     trusted: Physics = stepped
-    if physics is not None and _agrees(physics, stepped, controls, box, generator):
-        trusted = physics
-    elif physics is not None:
+    if known is not None and _agrees(known, stepped, controls, box, generator):
+        trusted = known
+    elif known is not None:
         notes.append("its step is not that of the environment it is made from, so that it is stepped row by row")
     name = type(inner).__name__.removesuffix("Env")
     made_of = EnvSimulator(name, trusted, controls, box, axes, _deviations(noise, box))
@@ -550,68 +557,43 @@ def copied(env: Any, count: int) -> list[Any]:
         return [env]
 
 
-def _stepped(
-    env: Any,
-    physics: Physics | None,
-    read: Reader,
-    write: Writer,
-    terminal: Callable[[Array], Any] | None,
-    periodic: tuple[int, ...],
-    domain: Any,
-) -> Stepped:
-    """The environment row by row, with bounds and terminal states of known physics."""
-    inner = unwrapped(env)
-    if hasattr(inner, "transition"):
-        space = getattr(inner, "state_space", inner.observation_space)
-        dimension = int(np.prod(space.shape or (1,)))
-        bounds = as_domain(domain) if domain is not None else space_bounds(space, dimension)
-        return Stepped(inner, by_transition(inner), terminal or terminal_by_row(inner), bounds, periodic)
-    observation = begin(env, seed=0)
-    state, move = state_of(env, read), by_step(inner, read, write)
-    if physics is not None:
-        return Stepped(inner, move, physics.terminal, physics.bounds, physics.periodic)
-    if domain is not None:
-        return Stepped(inner, move, terminal, as_domain(domain), periodic)
+def _bounds(env: Any, read: Reader) -> Bounds:
+    """The bounds of the observations, where these are the state."""
+    observation, state = begin(env, seed=0), state_of(env, read)
     bounds = space_bounds(env.observation_space, len(state))
     if not np.allclose(np.ravel(observation), state, rtol=1e-5, atol=1e-6):
         raise ValueError(
-            f"the state {state.tolist()} of {type(inner).__name__} is not what is observed, "
+            f"the state {state.tolist()} of {type(unwrapped(env)).__name__} is not what is observed, "
             f"{np.ravel(observation).tolist()}: pass domain=((low, high), …) of the state"
         )
-    return Stepped(inner, move, terminal, bounds, periodic)
+    return bounds
 
 
-def _box(
-    domain: Any, stepped: Stepped, read: Reader, controls: Sequence[Any], rng: np.random.Generator
-) -> tuple[Box, list[str]]:
+def _box(domain: Any, stepped: Stepped, controls: Sequence[Any], rng: np.random.Generator) -> tuple[Box, list[str]]:
     """The declared domain or the environment's bounds; the range of random play where it has none."""
     if domain is not None:
-        box = as_domain(domain)
-        if len(box) != len(stepped.bounds):
-            raise ValueError(f"the state has {len(stepped.bounds)} coordinates but the domain {box.words} does not")
+        box, size = as_domain(domain), len(state_of(stepped.env, stepped.read))
+        if len(box) != size:
+            raise ValueError(f"the state has {size} coordinates but the domain {box.words} does not")
         return box, []
     bounds = np.array(stepped.bounds)
     free = np.flatnonzero(~np.isfinite(bounds).all(axis=1))
     if not free.size:
         return as_domain(bounds), []
-    if hasattr(stepped.env, "transition"):
-        raise ValueError(f"coordinate {free[0]} of the state is unbounded: pass domain=((low, high), …)")
-    largest = _WIDER * _largest_coordinates(stepped.env, read, controls, rng)  # even around zero, as most such boxes
-    for axis in free:
-        bounds[axis] = np.where(np.isfinite(bounds[axis]), bounds[axis], [-largest[axis], largest[axis]])
-    box = as_domain(bounds)
+    largest = _WIDER * _largest_coordinates(stepped, controls, rng)[:, None]  # even around zero, as most such boxes
+    box = as_domain(np.where(np.isfinite(bounds), bounds, largest * [-1, 1]))
     ranges = ", ".join(f"coordinate {axis} in [{box[axis][0]:.4g}, {box[axis][1]:.4g}]" for axis in free)
     return box, [f"bounds estimated from {_TRIAL_EPISODES} episodes of random play: {ranges}; domain=… sets them"]
 
 
-def _largest_coordinates(env: Any, read: Reader, controls: Sequence[Any], rng: np.random.Generator) -> Array:
+def _largest_coordinates(stepped: Stepped, controls: Sequence[Any], rng: np.random.Generator) -> Array:
     """The largest absolute coordinates ``[d]`` of the states of random play."""
-    largest = np.zeros(())
+    env, largest = stepped.env, np.zeros(())
     for _ in range(_TRIAL_EPISODES):
         begin(env, seed=int(rng.integers(2**31)))
         for _ in range(_TRIAL_STEPS):
             _, _, terminated, truncated = step(env, controls[int(rng.integers(len(controls)))])
-            largest = np.maximum(largest, np.abs(state_of(env, read)))
+            largest = np.maximum(largest, np.abs(state_of(env, stepped.read)))
             if terminated or truncated:
                 break
     return largest
@@ -796,78 +778,6 @@ def state_reader(env: Any, get_state: Reader | None) -> Callable[[Any], Array]:
     low, high = np.array(physics.bounds).T
     box = Box(zip(np.maximum(low, -1e300).tolist(), np.minimum(high, 1e300).tolist(), strict=True))
     return lambda which: box.moved_into(state_of(which, read_state)[None], physics.periodic)[0]
-
-
-@dataclass(frozen=True, eq=False)
-class Stepped(Record):
-    """An environment asked row by row.
-
-    Attributes:
-        env: without wrappers, so that no clock runs.
-        move: a state ``[d]`` and a control to the next state, the environment's own reward, and whether it says that
-            the next state is terminal.
-        rule: states ``[n, d]`` to which of them are terminal ``[n]``; None if no state is.
-        bounds: of its states.
-        periodic: periodic coordinates.
-    """
-
-    env: Any
-    move: Callable[[Array, Any], tuple[Array, float, bool]]
-    rule: Callable[[Array], Any] | None
-    bounds: Bounds
-    periodic: tuple[int, ...] = ()
-    thread_safe: ClassVar[bool] = False
-
-    def step(self, states: Array, control: Any, rng: Any = None) -> tuple[Array, Array]:
-        """Next states and rewards, row by row; random numbers come from ``rng``, if any."""
-        if rng is not None and hasattr(self.env, "np_random"):
-            self.env.np_random = rng
-        after, rewards = np.empty_like(states), np.empty(len(states))
-        for row, state in enumerate(states):
-            after[row], rewards[row], terminated = self.move(np.array(state), control)
-            if terminated and self.rule is None:
-                raise ValueError(
-                    f"{type(self.env).__name__} ended its episode in state {after[row].tolist()}: pass terminal=…, a "
-                    "function of states [n, d] that says which of them are terminal [n]"
-                )
-        return after, rewards
-
-    def terminal(self, states: Array) -> NDArray[np.bool_]:
-        """Which states are terminal ``[n]``."""
-        if self.rule is None:
-            return np.zeros(len(states), dtype=bool)
-        read = partial(as_flags, count=len(states), what="terminal(states)")
-        return np.asarray(call(self.rule, states, what="terminal", read=read))
-
-
-def by_step(env: Any, read: Reader, write: Writer) -> Callable[[Array, Any], tuple[Array, float, bool]]:
-    """The move of an environment whose state is set, and whose own ``step`` is taken."""
-
-    def move(state: Array, control: Any) -> tuple[Array, float, bool]:
-        with users("set_state", write):
-            write(env, state)
-        _, reward, terminated, _ = step(env, control)
-        return state_of(env, read), reward, terminated
-
-    return move
-
-
-def by_transition(env: Any) -> Callable[[Array, Any], tuple[Array, float, bool]]:
-    """The move of an object with ``transition(state, action)``, as in seals."""
-
-    def move(state: Array, control: Any) -> tuple[Array, float, bool]:
-        after = np.array(np.ravel(env.transition(state.copy(), control)), dtype=float)
-        reward = env.reward(state, control, after.copy()) if hasattr(env, "reward") else 0.0
-        return after, float(reward), False
-
-    return move
-
-
-def terminal_by_row(env: Any) -> Callable[[Array], Any] | None:
-    """The rule of an object with ``terminal(state, time)``, at time 0; None without it."""
-    if not hasattr(env, "terminal"):
-        return None
-    return lambda states: np.array([bool(env.terminal(state.copy(), 0)) for state in states], dtype=bool)
 
 
 def space_bounds(space: Any, dimension: int) -> Bounds:
