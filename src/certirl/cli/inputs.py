@@ -22,7 +22,7 @@ from certirl.data.episodes import OUTSIDE
 from certirl.data.formats import Columns, find_tables, in_table, names_file, open_table
 from certirl.data.source import Logged, Source, as_source
 from certirl.data.tables import Names, read, read_demonstrations, recognise
-from certirl.data.transitions import Transitions
+from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier, product
 from certirl.functions.reward import Reward
 from certirl.ground import archive, doors
@@ -443,7 +443,7 @@ def _check_alternatives(log: Transitions) -> None:
     """Refuse a log of the expert in which other actions were hardly ever tried."""
     covered = coverage(log)
     if covered.never_taken:
-        missing = ", ".join(map(covered.in_words, covered.never_taken))
+        missing = ", ".join(action_in_words(action, log.action_names) for action in covered.never_taken)
         raise ValueError(
             f"{missing} was never taken in the log, so that nothing tells what the expert avoided: add "
             "transitions in which it is tried, or lower --actions"

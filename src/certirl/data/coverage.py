@@ -122,7 +122,7 @@ class Coverage(Record):
     def sentences(self) -> tuple[str, ...]:
         """What is missing and what to do about it; empty where nothing is."""
         sentences = [
-            f"{self.in_words(action)} was never taken, so that nothing can be said about it: log it, or leave it out "
+            f"{self._name(action)} was never taken, so that nothing can be said about it: log it, or leave it out "
             "of the actions the expert is compared with"
             for action in self.never_taken
         ]
@@ -134,16 +134,12 @@ class Coverage(Record):
             sentences += self._about(int(action))
         return tuple(sentences)
 
-    def in_words(self, action: int) -> str:
-        """The name of an action, or its number.
-
-        :meta private:
-        """
+    def _name(self, action: int) -> str:
         return action_in_words(action, self.action_names)
 
     def _about(self, action: int) -> list[str]:
         sentences, place = [], ", ".join(f"{x:.3g}" for x in self.worst[action])
-        name = self.in_words(action)
+        name = self._name(action)
         if not np.isfinite(self.condition[action]):
             sentences.append(
                 f"{name} was not taken in enough different states to tell the {self.basis.size} functions "
@@ -169,7 +165,7 @@ class Coverage(Record):
         sentences, few = self.sentences, (self.cells < FEW).reshape(self.n_actions, -1)
         thin = [f"; fewer than {FEW} in {row.sum():,} of {len(row):,} cells" if sentences else "" for row in few]
         rows = [
-            f"  {self.in_words(a)}: {number_of(int(n), 'transition')}, as good as {self.effective[a]:,.0f} drawn "
+            f"  {self._name(a)}: {number_of(int(n), 'transition')}, as good as {self.effective[a]:,.0f} drawn "
             f"evenly in the median state, {self.least[a]:,.0f} in the worst; κ = {self.condition[a]:.3g}{thin[a]}"
             for a, n in enumerate(self.counts)
         ]
@@ -181,12 +177,7 @@ class Coverage(Record):
         return "\n".join([head, *rows, *(f"  {line}." for line in lines)])
 
 
-def coverage(
-    transitions: Transitions,
-    *,
-    basis: Basis | None = None,
-    cells: int | None = None,
-) -> Coverage:
+def coverage(transitions: Transitions, *, basis: Basis | None = None, cells: int | None = None) -> Coverage:
     """Find where in the state space a log, from any behaviour, can support a statement.
 
     Args:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.simulator import Simulator, ask, ask_all, check_simulator, counted_as, device_of, draw
-from certirl.data.transitions import Transitions
+from certirl.data.transitions import Transitions, steps_within
 from certirl.functions.bases import Basis
 from certirl.ground.domain import Array, as_domain
 from certirl.ground.doors import as_flag, by_door
@@ -84,13 +84,9 @@ def sampling(log: Transitions) -> Sampling:
 
 
 def rows_in_words(kind: Sampling, *, logged: bool, paired: bool, single: bool = False) -> str:
-    """What a proof assumes of its rows.
+    """What a proof assumes of its rows: those of a log, else of draws at states that were chosen before.
 
-    Args:
-        kind: how they depend on each other.
-        logged: they are those of a log; else they were drawn here, of states that were chosen before.
-        paired: states were tried with every action.
-        single: of every episode one step is used.
+    Paired states were tried with every action; ``single`` means that of every episode one step is used.
     """
     if kind == "order":
         return IN_ORDER
@@ -104,9 +100,7 @@ def rows_in_words(kind: Sampling, *, logged: bool, paired: bool, single: bool = 
 def dependence(log: Transitions, kind: Sampling | None = None) -> str:
     """The first sign that no proof can rest on the rows of a log, as a sentence; empty if none.
 
-    Args:
-        log: the rows.
-        kind: how they depend on each other, where `sampling` has been asked.
+    ``kind`` is how they depend on each other, where `sampling` has been asked.
     """
     kind = kind or sampling(log)
     if log.paired and (kind == "episodes" or log.independent is False):
@@ -137,7 +131,7 @@ def dependence(log: Transitions, kind: Sampling | None = None) -> str:
 
 def has_episodes(log: Transitions) -> bool:
     """Whether some rows of a log are steps of one episode."""
-    return log.episodes is not None and _has_repeats(log.episodes[log.episodes >= 0])
+    return log.episodes is not None and _has_repeats(log.episodes[log.in_episodes])
 
 
 def _whole_episodes(log: Transitions) -> Transitions:
@@ -152,19 +146,14 @@ def _whole_episodes(log: Transitions) -> Transitions:
 
 
 def originals(episodes: NDArray[Any], *columns: NDArray[Any]) -> NDArray[Any]:
-    """The episode of each row, or the first one that has the same rows, of which it is then a copy ``[n]``.
+    """The episode of each row, or the first one whose rows hold the same columns, of which it is then a copy ``[n]``.
 
-    Args:
-        episodes: the number of the episode of each row ``[n]``; rows of one episode are in their order.
-        columns: what the rows hold ``[n]``.
+    Rows of one episode are in their order.
     """
     labels, which = np.unique(episodes, return_inverse=True)
     which = which.reshape(-1)
-    order, sizes = np.argsort(which, kind="stable"), np.bincount(which)
-    places = np.empty(len(which), dtype=np.intp)
-    places[order] = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    contents = np.zeros(len(sizes), dtype=np.uint64)
-    np.add.at(contents, which, _keys(places, *columns))  # modulo 2⁶⁴
+    contents = np.zeros(len(labels), dtype=np.uint64)
+    np.add.at(contents, which, _keys(steps_within(which), *columns))  # modulo 2⁶⁴
     _, first, same = np.unique(contents, return_index=True, return_inverse=True)
     return np.asarray(labels[first[same.reshape(-1)]][which])
 
@@ -179,11 +168,10 @@ def one_of_each(log: Transitions, training: Transitions, rng: np.random.Generato
         return log
     groups, steps = log.groups()
     numbers = training.groups()[1]
-    if training.episodes is not None and (training.episodes >= 0).any():
-        numbers = numbers[training.episodes >= 0]
+    if has_episodes(training):
+        numbers = numbers[training.in_episodes]
     drawn = numbers[rng.integers(len(numbers), size=int(groups.max()) + 1)]
-    assert log.episodes is not None
-    chosen = (steps == drawn[groups]) | (log.episodes < 0)
+    chosen = (steps == drawn[groups]) | ~log.in_episodes
     if not chosen.any():
         raise ValueError(f"{len(drawn)} episodes are too few for a refutation: it uses one step of each")
     return log.where(chosen)
@@ -205,6 +193,8 @@ def repeated_rows(log: Transitions) -> int:
     - of the states tried more than once with an action, more lead to one and the same next state than of pairs of
       neighbouring states do.
     """
+    from scipy.special import gammainc
+
     keys = _keys(*log.states.T, log.actions)
     if not _has_repeats(keys):
         return 0
@@ -221,19 +211,16 @@ def repeated_rows(log: Transitions) -> int:
     agreeing_pairs = _pairs(np.bincount(same_end.reshape(-1), counts)) - _pairs(counts)
     rate = agreeing_pairs / max(_pairs(np.bincount(actions)) - _pairs(sizes), 1)
     expected = min(_NEARER * rate, 1.0) * (_pairs(sizes) - len(log) / 2)
-    if _poisson_tail(repeated, expected) <= _COINCIDENCE:
+    if gammainc(repeated, expected) <= _COINCIDENCE:  # that a Poisson number of this mean is as large
         return repeated
     if len(counts) >= _FEWEST and int(np.gcd.reduce(counts)) > 1:
         return repeated
     several = sizes > 1
     one_end = np.minimum.reduceat(after, starts) == np.maximum.reduceat(after, starts)
     chance = _neighbours_agree(log.states[order[starts]], actions[starts], after[starts])
-    # Where no state ever led to two next states, each repeated row is one more coincidence.
-    tail = (
-        chance**repeated
-        if one_end.all()
-        else _binomial_tail(int((several & one_end).sum()), int(several.sum()), chance)
-    )
+    tail = _binomial_tail(int((several & one_end).sum()), int(several.sum()), chance)
+    if one_end.all():  # no state ever led to two next states: each repeated row is one more coincidence
+        tail = chance**repeated
     return repeated if tail <= _COINCIDENCE else 0
 
 
@@ -310,13 +297,6 @@ def _neighbours_agree(states: Array, actions: NDArray[np.intp], after: NDArray[n
 def _pairs(counts: NDArray[Any]) -> float:
     """The number of pairs within groups of m rows, each row with itself included: Σ m²/2."""
     return float((counts.astype(np.float64) ** 2).sum() / 2)
-
-
-def _poisson_tail(count: int, mean: float) -> float:
-    """The probability that a Poisson number with this mean is at least ``count``."""
-    from scipy.special import gammainc
-
-    return float(gammainc(count, mean))
 
 
 def _binomial_tail(count: int, trials: int, chance: float) -> float:
@@ -423,14 +403,8 @@ def can_pair(simulator: Simulator, basis: Basis, rng: Any, *, asked: bool | None
     If not, a row of one action shares its random numbers with another row of the next (as in rejection sampling), rows
     are no longer independent of each other, and pairs must not be formed. Every action must use equally many random
     numbers, and distribute them alike: row by row, so that the first states get the same answers when they are asked
-    about alone, or column by column, but not one action this way and one that.
-
-    Args:
-        simulator: the dynamics.
-        basis: its design gives the states.
-        rng: a seed or Generator.
-        asked: the answer, if the user gave one: then nothing is tried.
-        count: of the states; two fifths of them are asked about twice.
+    about alone, or column by column, but not one action this way and one that. Nothing is tried if the user ``asked``;
+    else two fifths of ``count`` states, from the basis's design, are asked about twice.
     """
     check_simulator(simulator)
     if asked is not None:

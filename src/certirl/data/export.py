@@ -26,6 +26,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ TILTS = np.geomspace(0.01, 8.0, 15)  # λ
 _ROUNDING = 1e-9  # of a probability: bands are widened by more than the error of the quantiles
 _BLOCK = 1_000_000  # states that a simulator is asked about at once
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+Marks = dict[str, NDArray[np.bool_]]  # which states have a label, by its name
 
 SIMULATED = "the next states of different rows are independent of each other"
 LOGGED = (
@@ -162,12 +164,13 @@ class IntervalMDP(Record):
             texts = self._explicit(*described)
             files = {archive.target_of(f"{named}{suffix}", (suffix,)): lines for suffix, lines in texts.items()}
         for target, lines in files.items():
-            _write(target, lines)
+            with archive.replacing(target) as temporary, temporary.open("w", encoding="ascii", newline="\n") as stream:
+                stream.writelines(f"{line}\n" for line in lines)
         return tuple(files)
 
     def _described(
-        self, reward: Any, initial: ArrayLike | None, labels: Mapping[str, Callable[[Array], Any]] | None, floor: float
-    ) -> tuple[Array, dict[str, NDArray[np.bool_]], Array | None]:
+        self, reward: Any, initial: ArrayLike | None, labels: Mapping[str, Any] | None, floor: float
+    ) -> tuple[Array, Marks, Array | None]:
         """Lower ends, labels and rewards as they are written."""
         floor = as_number(floor, "floor", least=0, most=1)
         lower = np.where(self.upper > 0, np.maximum(self.lower, floor), 0.0)
@@ -182,13 +185,9 @@ class IntervalMDP(Record):
         for name, function in (labels or {}).items():
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name in marks:
                 raise ValueError(f"the name of a label must be a word, and not one of {', '.join(marks)}: {name!r}")
+            read = partial(as_flags, count=cells, what=f"what the label {name!r} returns")
             marks[name] = np.zeros(total, dtype=bool)
-            marks[name][:cells] = call(
-                function,
-                middles,
-                what=f"the label {name!r}",
-                read=partial(as_flags, count=cells, what=f"what the label {name!r} returns"),
-            )
+            marks[name][:cells] = call(function, middles, what=f"the label {name!r}", read=read)
         if self.has_terminal and getattr(reward, "ends", None) is not None:
             raise ValueError(
                 "the terminal states are one state of the file, and this reward has a number of its own at some of "
@@ -208,42 +207,34 @@ class IntervalMDP(Record):
                 ends = lower[action, state].tolist(), self.upper[action, state].tolist()
                 yield state, action, ((j, *band) for j, band in enumerate(zip(*ends, strict=True)) if band[1] > 0)
 
-    def _transitions(self, lower: Array) -> Iterator[str]:
-        actions, cells, total = lower.shape
-        count = int((self.upper > 0).sum()) + actions * (total - cells)
-        yield f"{total} {actions * total} {count}"
-        for state, action, bands in self._rows(lower):
-            for target, low, high in bands:
-                yield f"{state} {action} {target} [{low!r},{high!r}] {self.action_names[action]}"
-
-    def _explicit(
-        self, lower: Array, marks: dict[str, NDArray[np.bool_]], values: Array | None
-    ) -> dict[str, Iterable[str]]:
+    def _explicit(self, lower: Array, marks: Marks, values: Array | None) -> dict[str, Iterable[str]]:
         """PRISM's explicit files by their suffixes."""
-        places = np.stack(np.unravel_index(np.arange(self.lower.shape[1]), self.grid.shape), axis=1).tolist()
+        actions, cells, total = lower.shape
+        places = np.stack(np.unravel_index(np.arange(cells), self.grid.shape), axis=1).tolist()
         places += [[-1] * self.grid.dimension] * self.has_terminal
-        names = list(marks)
+        count = int((self.upper > 0).sum()) + actions * (total - cells)
+        bands = (
+            f"{state} {action} {target} [{low!r},{high!r}] {self.action_names[action]}"
+            for state, action, row in self._rows(lower)
+            for target, low, high in row
+        )
+        marked = np.stack(list(marks.values()), axis=1)
+        labels = (
+            f"{state}: {' '.join(map(str, np.flatnonzero(row)))}" for state, row in enumerate(marked) if row.any()
+        )
+        states = (f"{number}:({','.join(map(str, place))})" for number, place in enumerate(places))
         files: dict[str, Iterable[str]] = {
-            ".sta": [
-                f"({','.join(f'x{axis}' for axis in range(self.grid.dimension))})",
-                *(f"{number}:({','.join(map(str, place))})" for number, place in enumerate(places)),
-            ],
-            ".tra": self._transitions(lower),
-            ".lab": [
-                " ".join(f'{number}="{name}"' for number, name in enumerate(names)),
-                *(
-                    f"{state}: {' '.join(str(number) for number, name in enumerate(names) if marks[name][state])}"
-                    for state in np.flatnonzero(np.any(list(marks.values()), axis=0)).tolist()
-                ),
-            ],
+            ".sta": chain([f"({','.join(f'x{axis}' for axis in range(self.grid.dimension))})"], states),
+            ".tra": chain([f"{total} {actions * total} {count}"], bands),
+            ".lab": chain([" ".join(f'{number}="{name}"' for number, name in enumerate(marks))], labels),
         }
         if values is not None:
             nonzero = np.flatnonzero(values).tolist()
             rows = (f"{state} {float(values[state])!r}" for state in nonzero)
-            files[".srew"] = [f"{len(places)} {len(nonzero)}", *rows]
+            files[".srew"] = chain([f"{total} {len(nonzero)}"], rows)
         return files
 
-    def _encoded(self, lower: Array, marks: dict[str, NDArray[np.bool_]], values: Array | None) -> Iterable[str]:
+    def _encoded(self, lower: Array, marks: Marks, values: Array | None) -> Iterable[str]:
         """The lines of Storm's direct encoding."""
         actions, _, total = lower.shape
         yield from ("@type: MDP", "@value_type: double-interval", "@parameters", "", "@reward_models")
@@ -255,11 +246,6 @@ class IntervalMDP(Record):
                 yield f"state {state}{earned}{''.join(f' {name}' for name in marks if marks[name][state])}"
             yield f"\taction {self.action_names[action]}"
             yield from (f"\t\t{target} : [{low!r}, {high!r}]" for target, low, high in bands)
-
-
-def _write(target: Path, lines: Iterable[str]) -> None:
-    with archive.replacing(target) as temporary, temporary.open("w", encoding="ascii", newline="\n") as stream:
-        stream.writelines(f"{line}\n" for line in lines)
 
 
 def interval_mdp(
@@ -368,12 +354,9 @@ def _counted(
 
 
 def clopper_pearson(counts: NDArray[np.intp], total: NDArray[np.intp], share: float) -> tuple[Array, Array]:
-    """Ends of the exact band of a probability, which it leaves with at most the probability ``share``.
+    """Ends of the exact band of the probability of independent trials, left with at most the probability ``share``.
 
-    Args:
-        counts: successes, of independent trials with one probability.
-        total: trials, in a shape that fits; [0, 1] without any.
-        share: of δ.
+    Without trials it is [0, 1].
     """
     from scipy.special import betaincinv
 
@@ -384,13 +367,7 @@ def clopper_pearson(counts: NDArray[np.intp], total: NDArray[np.intp], share: fl
 
 
 def martingale_band(counts: NDArray[np.intp], total: NDArray[np.intp], share: float) -> tuple[Array, Array]:
-    """Ends of a band of an average of probabilities, of trials that may depend on those before them.
-
-    Args:
-        counts: successes.
-        total: trials, which may depend on their outcomes; [0, 1] without any.
-        share: of δ.
-    """
+    """Ends of a band of an average of probabilities, of trials that may depend on those before them."""
     cost, trials = np.log(2 * len(TILTS) / share), np.maximum(total, 1)
     lower, upper = np.zeros(counts.shape), np.ones(counts.shape)
     for tilt in TILTS:

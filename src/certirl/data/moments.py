@@ -136,27 +136,17 @@ class Moments(Record):
                 "moments add up only for the same bases and the same number of actions, "
                 f"not {self._shape()} and {other._shape()}"
             )
-        for name in _NAMES:
-            first, second = getattr(self, name), getattr(other, name)
-            if first and second and first != second:
-                what = name.replace("_", " ")
-                raise ValueError(
-                    f"moments add up only with the same {what}, got {', '.join(first)} and {', '.join(second)}"
-                )
+        names = {name: getattr(self, name) or getattr(other, name) for name in _NAMES}
+        for name, first in names.items():
+            second = getattr(other, name) or first
+            if first != second:
+                both = f"{', '.join(first)} and {', '.join(second)}"
+                raise ValueError(f"moments add up only with the same {name.replace('_', ' ')}, got {both}")
         outer, paired = self.outer + other.outer, self.paired and other.paired
         if not paired:  # rows without their pairs: covariances between actions mean nothing
             outer = outer * np.eye(self.n_actions)[:, :, None, None]
-        return Moments(
-            self.rows,
-            self.columns,
-            self.counts + other.counts,
-            self.gram + other.gram,
-            self.cross + other.cross,
-            outer,
-            paired,
-            self.files + other.files,
-            *(getattr(self, name) or getattr(other, name) for name in _NAMES),
-        )
+        sums = {name: getattr(self, name) + getattr(other, name) for name in ("counts", "gram", "cross", "files")}
+        return replace(self, outer=outer, paired=paired, **sums, **names)
 
     @property
     def n_actions(self) -> int:
@@ -175,17 +165,13 @@ class Moments(Record):
             raise ValueError(
                 f"these moments hold {self.rows.size} rows and {self.columns.size} columns, not {rows} and {columns}"
             )
-        return Moments(
-            self.rows.resized(rows),
-            self.columns.resized(columns),
-            self.counts,
-            self.gram[:, :columns, :columns],
-            self.cross[:, :rows, :columns],
-            self.outer[:, :, :rows, :rows],
-            self.paired,
-            self.files,
-            self.action_names,
-            self.coordinate_names,
+        return replace(
+            self,
+            rows=self.rows.resized(rows),
+            columns=self.columns.resized(columns),
+            gram=self.gram[:, :columns, :columns],
+            cross=self.cross[:, :rows, :columns],
+            outer=self.outer[:, :, :rows, :rows],
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -234,17 +220,17 @@ def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
     """
     if isinstance(parts, Moments) or not isinstance(parts, Iterable):
         raise TypeError(f"merge takes a list of moments, got {shown(parts)}")
-    merged: Moments | None = None
+    merged: list[Moments] = []
     for moments in parts:  # one at a time: there may be many
         if not isinstance(moments, Moments):
             raise TypeError(f"merge takes a list of moments, got {shown(moments)} in it")
-        both = moments if merged is None else merged.plus(moments)
-        if merged is not None and not allow_repeats:
-            _check_apart(merged, moments)
-        merged = replace(both, files=_joined(both.files))
-    if merged is None:
+        both = total([*merged, moments])
+        if not allow_repeats:
+            _check_apart(*merged, moments)
+        merged = [replace(both, files=_joined(both.files))]
+    if not merged:
         raise ValueError("there are no moments to merge")
-    return merged
+    return merged[0]
 
 
 def measure(
@@ -324,7 +310,7 @@ def accumulate(
     Args:
         stream: the data.
         pairs: functions of next states and functions of states.
-        n_actions: the number of actions.
+        n_actions: A.
         folds: row r of a piece goes to fold ``r mod folds``, so that every fold has rows from all parts of the data.
         views: the coordinates that each pair is about; all of them if left out.
     """

@@ -16,17 +16,7 @@ from certirl.data.simulator import Simulator, ask, terminal_of
 from certirl.functions.cells import Cells
 from certirl.ground import archive
 from certirl.ground.domain import Array, Box, as_actions, as_domain, as_n_actions, mesh
-from certirl.ground.doors import (
-    as_reals,
-    by_door,
-    call,
-    closest,
-    setting,
-    shown,
-    some_rows,
-    takes,
-    users,
-)
+from certirl.ground.doors import as_reals, by_door, call, closest, setting, shown, some_rows, takes, users
 from certirl.ground.records import Record
 
 ROUNDING = 1e-6  # how far the sum of probabilities may be from one
@@ -103,15 +93,11 @@ class Policy(Record):
         return self.probabilities(states) > 0
 
     def _read(self, answer: Any) -> NDArray[Any]:
-        return as_reals(self._numbered(answer), "the expert's answer", truth=True)
-
-    def _numbered(self, answer: Any) -> Any:
-        """Actions by their numbers, where they were returned by their names."""
-        if getattr(getattr(answer, "dtype", None), "kind", "O") in "biuf":
-            return answer
-        texts = np.asarray(answer, dtype=object).ravel()
+        """Numbers as they are, and names of actions as their numbers."""
+        is_numeric = getattr(getattr(answer, "dtype", None), "kind", "O") in "biuf"
+        texts = np.empty(0) if is_numeric else np.asarray(answer, dtype=object).ravel()
         if not texts.size or not all(isinstance(text, str) for text in texts):
-            return answer
+            return as_reals(answer, "the expert's answer", truth=True)
         if not self.names:
             raise ValueError(
                 f"the expert must return numbers of actions, 0 … {self.n_actions - 1}, got {shown(texts[0])}: the "
@@ -157,12 +143,9 @@ def no_action(expert: Any, n_actions: int, *, of_states: bool = True) -> str:
 def as_policy(expert: Any, n_actions: int, names: tuple[str, ...] = ()) -> Policy:
     """A policy from an action, a function of states, or a model that predicts actions.
 
-    Args:
-        expert: a whole number, or a name; a function of states ``[n, d]``; or an object with ``predict(states)``, as
-            reinforcement learning libraries and classifiers have it, which may return a tuple with the actions first,
-            and is called with ``deterministic=True`` if it has that argument.
-        n_actions: A.
-        names: of actions 0, 1, … in the data, if they have any.
+    The expert is a whole number, or one of the names of actions in the data; a function of states ``[n, d]``; or an
+    object with ``predict(states)``, as reinforcement learning libraries and classifiers have it, which may return a
+    tuple with the actions first, and is called with ``deterministic=True`` if it has that argument.
     """
     if isinstance(expert, str) and expert in names:
         return as_policy(names.index(expert), n_actions)
@@ -451,13 +434,9 @@ class World(Protocol):
 def walk(
     world: World, states: Array, policies: Iterable[Policy], rows: NDArray[np.intp] | None = None
 ) -> Iterator[Step]:
-    """The steps of one walk from each state, until all walks or all policies have ended.
+    """The steps of one walk from each state ``[n, d]``, until all walks or the policies of all steps have ended.
 
-    Args:
-        world: what a step does.
-        states: where the walks start ``[n, d]``.
-        policies: one for each step.
-        rows: the numbers of the walks that start ``[m]``; all if left out.
+    ``rows`` are the numbers of the walks that start ``[m]``; all if left out.
     """
     rows = np.arange(len(states)) if rows is None else rows
     states = states[rows]

@@ -86,12 +86,12 @@ class RoleGenerator(np.random.Generator):
 
 
 def as_generator(rng: Any, role: str = "", *, plain: bool = False) -> RoleGenerator:
-    """A generator for one task, from a seed or a Generator of the user.
+    """A generator for one task, from a seed or a Generator of the user; one that was made here as it is.
 
     Draws use generators spawned from its seed sequence, which do not depend on the numbers drawn from it before.
 
     Args:
-        rng: a seed or a Generator; one that was made here is returned as it is.
+        rng: a seed or a Generator.
         role: the task. The same seed gives different roles independent numbers, and so do two Generators of the same
             seed, so that a certificate with the seed of its solution does not see the same data again.
         plain: a seed is used without the role, which then applies to Generators alone.
@@ -101,13 +101,11 @@ def as_generator(rng: Any, role: str = "", *, plain: bool = False) -> RoleGenera
     if isinstance(rng, RoleGenerator):
         return rng
     try:
-        generator = np.random.default_rng(None if isinstance(rng, bool | np.bool_) else rng)
+        if isinstance(rng, bool | np.bool_) or (hasattr(rng, "__len__") and not len(rng)):  # an empty seed
+            raise TypeError
+        generator = np.random.default_rng(rng)
     except (TypeError, ValueError):
-        generator = None
-    if (
-        generator is None or isinstance(rng, bool | np.bool_) or (hasattr(rng, "__len__") and not len(rng))
-    ):  # an empty seed
-        raise TypeError(f"rng must be a seed or a numpy Generator, got {shown(rng)}")
+        raise TypeError(f"rng must be a seed or a numpy Generator, got {shown(rng)}") from None
     bits = generator.bit_generator
     seed = bits.seed_seq
     if not isinstance(seed, np.random.SeedSequence):
@@ -227,12 +225,7 @@ class Counts:
 
 
 class Counted:
-    """A user's simulator, with every row counted that it is asked about.
-
-    Args:
-        simulator: the simulator; its other attributes are those of this object.
-        counts: where rows are counted; none before if left out.
-        purpose: of the rows.
+    """A user's simulator, whose attributes it has, with every row counted that it is asked about for a purpose.
 
     :meta private:
     """
@@ -344,13 +337,13 @@ class Draws(Stream):
         return min(self._piece, self.whole - number * self._piece)
 
     def _drawn(self, number: int) -> Iterator[Piece]:
-        """A whole piece of the stream, of all actions at once or of each; kept if there is room."""
+        """A whole piece of the stream; kept if there is room."""
         size, terminal = self._size(number), terminal_of(self.simulator) if self.refuse_terminal else None
         asked = replace(self, simulator=bare(self.simulator)) if number in self.kept else self
         counts = self.simulator.counts if self.keeps and isinstance(self.simulator, Counted) else None
-        numbers = len(as_domain(self.simulator.domain)) * size * 2 * self.simulator.n_actions
+        numbers = len(self._domain) * size * 2 * self.simulator.n_actions
         keeps, kept = counts is not None and not self.on_device and counts.reserve(numbers), list[Piece]()
-        for piece in [asked._pair(size, number)] if self.paired else asked._one_by_one(size, number):
+        for piece in asked._asked(size, number):
             if terminal is not None and any(terminal(s).any() for s in (piece.states, *piece.next_states)):
                 raise ValueError(NO_TERMINAL_STATES)
             if keeps:
@@ -358,7 +351,14 @@ class Draws(Stream):
             yield piece
         self.kept[number] = kept
 
-    def _pair(self, size: int, number: int) -> Piece:
+    def _asked(self, size: int, number: int) -> Iterator[Piece]:
+        """A whole piece, of all actions at once or of each."""
+        if not self.paired:
+            for action in range(self.simulator.n_actions):
+                rng = self.generator_of(number, action)
+                states = self.states(size, rng)
+                yield Piece((action,), states, ask(self.simulator, states, action, rng, self._domain)[None])
+            return
         rng = self.generator_of(number)
         states = self.states(size, rng)
         answers, aligned = ask_all(self.simulator, states, rng)
@@ -366,14 +366,7 @@ class Draws(Stream):
             raise ValueError(
                 "the simulator uses more random numbers for some actions than for others: pass paired=False"
             )
-        return Piece(tuple(range(self.simulator.n_actions)), states, answers)
-
-    def _one_by_one(self, size: int, number: int) -> Iterator[Piece]:
-        domain = as_domain(self.simulator.domain)
-        for action in range(self.simulator.n_actions):
-            rng = self.generator_of(number, action)
-            states = self.states(size, rng)
-            yield Piece((action,), states, ask(self.simulator, states, action, rng, domain)[None])
+        yield Piece(tuple(range(self.simulator.n_actions)), states, answers)
 
     @property
     def per_action(self) -> int:
@@ -386,14 +379,13 @@ class Draws(Stream):
 
     def record(self) -> Transitions:
         """All transitions as a record."""
-        domain, n_actions = as_domain(self.simulator.domain), self.simulator.n_actions
-        pieces = list(tensors.on_host(self, domain, CHUNK))
+        domain, pieces = self._domain, list(tensors.on_host(self, self._domain, CHUNK))
         return Transitions(
             np.concatenate([np.tile(piece.states, (len(piece.actions), 1)) for piece in pieces]),
             np.concatenate([np.repeat(piece.actions, len(piece.states)) for piece in pieces]),
             np.concatenate([piece.next_states.reshape(-1, len(domain)) for piece in pieces]),
             domain=domain,
-            n_actions=n_actions,
+            n_actions=self.simulator.n_actions,
             paired=self.paired,
             periodic=periodic_of(self.simulator),
             action_names=getattr(self.simulator, "action_names", ()),
@@ -406,8 +398,12 @@ class Draws(Stream):
         return device_of(self.simulator) is not None
 
     @property
+    def _domain(self) -> Box:
+        return as_domain(self.simulator.domain)
+
+    @property
     def _piece(self) -> int:
-        return CHUNK if not self.on_device else tensors.PIECE // len(as_domain(self.simulator.domain))
+        return CHUNK if not self.on_device else tensors.PIECE // len(self._domain)
 
     def generator_of(self, *key: int) -> Any:
         """The generator of a piece, or of an action in it."""
@@ -441,7 +437,7 @@ def draw(
         simulator: the dynamics.
         basis: states are drawn from its weight.
         n: transitions for each action.
-        rng: a seed or Generator, from which one child is spawned.
+        rng: a seed or Generator.
         design: draw states by the basis's design for least squares instead, or by a function (count, rng).
         paired: the same states and the same random numbers for every action. The transitions of each action have the
             same distribution as before, but where a simulator turns equal random numbers into similar noise, as most
@@ -560,10 +556,7 @@ class Even(Record):
 def toward_ends(uniform: Any, degree: int, coordinates: int) -> Any:
     """Angles θ from uniform numbers: even on [0, π], but for a share next to its ends.
 
-    Args:
-        uniform: numbers between 0 and 1.
-        degree: of the functions in this coordinate.
-        coordinates: how many of the box have ends.
+    ``degree`` is that of the functions in this coordinate, ``coordinates`` the number of those that have ends.
     """
     if degree == 0:
         return np.pi * uniform

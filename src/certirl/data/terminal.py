@@ -67,12 +67,7 @@ class TerminalBoxes(Record):
 
 
 def learn_terminal_boxes(states: Array, terminal: NDArray[np.bool_]) -> TerminalBoxes:
-    """Find boxes that hold the terminal states and few others, by splits along coordinates.
-
-    Args:
-        states: ``[n, d]``.
-        terminal: which of them are terminal ``[n]``.
-    """
+    """Find boxes that hold the terminal of the states ``[n, d]`` and few others, by splits along coordinates."""
     fold, predicted, truth = np.arange(len(states)) % FOLDS, np.zeros(0, dtype=bool), np.zeros(0, dtype=bool)
     for number in range(FOLDS):  # a log may have few terminal states: then each is held out once
         held_out = fold == number
@@ -86,13 +81,9 @@ def learn_terminal_boxes(states: Array, terminal: NDArray[np.bool_]) -> Terminal
 
 
 def boxes_of(states: Array, marked: NDArray[np.bool_], *, deepest: int = DEEPEST, fewest: int = FEWEST) -> Array:
-    """Boxes in which most states are marked ``[b, 2, d]``, by splits where both sides are purest (Gini).
+    """Boxes in which most states ``[n, d]`` are marked ``[b, 2, d]``, by splits where both sides are purest (Gini).
 
-    Args:
-        states: ``[n, d]``.
-        marked: ``[n]``.
-        deepest: splits one below the other, at most.
-        fewest: states on either side of a split.
+    Splits are at most ``deepest`` one below the other, with at least the ``fewest`` states on either side.
     """
     d = states.shape[1]
 

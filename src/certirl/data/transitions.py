@@ -27,15 +27,7 @@ from certirl.ground.domain import (
     count_actions,
     number_of,
 )
-from certirl.ground.doors import (
-    as_array,
-    as_flag,
-    as_flags,
-    as_listed,
-    as_text,
-    printable,
-    shown,
-)
+from certirl.ground.doors import as_array, as_flag, as_flags, as_listed, as_text, printable, shown
 from certirl.ground.records import Record, freeze
 from certirl.kernels import tensors
 
@@ -118,8 +110,7 @@ def chunks_of(stream: Iterable[Piece]) -> Sequence[Chunk]:
     return stream.chunks() if hasattr(stream, "chunks") else [_Plain(stream)]
 
 
-@dataclass(frozen=True, eq=False)
-class _Plain:
+class _Plain(NamedTuple):
     stream: Iterable[Piece]
 
     def pieces(self) -> Iterator[Piece]:
@@ -202,11 +193,9 @@ class Transitions(Stream):
         terminal = None if self.terminal is None else as_flags(self.terminal, len(states), "terminal")
         episodes = None if self.episodes is None else _as_episode_numbers(self.episodes, len(states))
         n_actions = count_actions(actions) if declared is None else declared
-        freeze(
+        freeze(  # copies, like all arrays of the record
             self,
-            states=as_states(
-                states, domain, name="states", instead=WIDEN_OR_REMOVE
-            ),  # copies, like all arrays of the record
+            states=as_states(states, domain, name="states", instead=WIDEN_OR_REMOVE),
             actions=actions,
             next_states=as_states(next_states, domain, name="next_states", instead=WIDEN_OR_REMOVE),
             domain=domain,
@@ -247,6 +236,14 @@ class Transitions(Stream):
     def counts(self) -> NDArray[np.intp]:
         """How often each action was taken: ``[A]``."""
         return np.bincount(self.actions, minlength=self.n_actions)
+
+    @property
+    def in_episodes(self) -> NDArray[np.bool_]:
+        """Which rows belong to an episode, of which the rows that keep terminal states where they are do not ``[n]``.
+
+        :meta private:
+        """
+        return np.ones(len(self), dtype=bool) if self.episodes is None else self.episodes >= 0
 
     def where(self, chosen: NDArray[np.bool_]) -> Transitions:
         """The transitions for which ``chosen`` is true, on the same domain.
@@ -328,13 +325,10 @@ class Transitions(Stream):
         elif self.episodes is None:
             return np.arange(len(self)), np.zeros(len(self), dtype=np.intp)
         else:
-            single = self.episodes < 0
+            single = ~self.in_episodes
             labels = np.where(single, self.episodes.max() + 1 + np.cumsum(single), self.episodes)
             groups = np.unique(labels, return_inverse=True)[1].reshape(-1)
-        order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)
-        steps = np.empty(len(self), dtype=np.intp)
-        steps[order] = np.arange(len(self)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return groups, steps
+        return groups, steps_within(groups)
 
     def divided(self, share: float, rng: np.random.Generator) -> tuple[Transitions, Transitions]:
         """Two disjoint random parts, the first with this share of the rows; pairs and episodes are kept together.
@@ -353,6 +347,14 @@ class Transitions(Stream):
             of = "" if n == len(self) or self.paired else f" of {n} episode{'s' * (n != 1)}"
             raise ValueError(f"{len(self)} transitions{of} are too few to set some aside for a certificate")
         return self.where(chosen), self.where(~chosen)
+
+
+def steps_within(groups: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The number of each row among those of its group, 0, 1, … ``[n]``."""
+    order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)
+    steps = np.empty(len(groups), dtype=np.intp)
+    steps[order] = np.arange(len(groups)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return steps
 
 
 def _check_lengths(states: Any, actions: Any, next_states: Any) -> None:
@@ -410,12 +412,9 @@ def join_terminal(columns: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.boo
 def join_episodes(
     columns: Sequence[NDArray[np.intp] | None], lengths: Sequence[int], origins: Sequence[str] | None = None
 ) -> NDArray[np.intp] | None:
-    """Numbers 0, 1, … of the episodes of several joined logs; None if all are unknown.
+    """Numbers 0, 1, … of the episodes of several joined logs of these lengths; None if all are unknown.
 
-    Args:
-        columns: the numbers of each, or None; a row without number is one by itself.
-        lengths: how many rows each has.
-        origins: where two are the same, the same number is the same episode; all different if left out.
+    A row without number is one by itself. The same number in two logs of the same origin is the same episode.
     """
     if all(column is None for column in columns):
         return None
@@ -457,12 +456,9 @@ def as_names(names: Any, count: int, what: str) -> tuple[str, ...]:
 
 def _as_notes(notes: Any) -> tuple[str, ...]:
     """Sentences on the data; one alone is a sentence, too."""
-    return tuple(
-        note
-        if isinstance(note, Bias)
-        else as_text(printable(note) if isinstance(note, str) else note, "a note", most=2000)
-        for note in ([notes] if isinstance(notes, str) else as_listed(notes, "notes"))
-    )
+    listed = [notes] if isinstance(notes, str) else as_listed(notes, "notes")
+    lines = [printable(note) if isinstance(note, str) and not isinstance(note, Bias) else note for note in listed]
+    return tuple(line if isinstance(line, Bias) else as_text(line, "a note", most=2000) for line in lines)
 
 
 def action_in_words(action: int, names: Sequence[str] = ()) -> str:
@@ -532,9 +528,7 @@ class Rows(Record):
 
 @dataclass(frozen=True, eq=False)
 class TensorTransitions(Stream):
-    """Observed steps (s, a, s') as torch tensors, which stay on their device.
-
-    The record is a stream of one chunk: one is enough to keep a device busy.
+    """Observed steps (s, a, s') as torch tensors, which stay on their device: a stream of one chunk.
 
     Attributes:
         states: ``[n]`` or ``[n, d]``.

@@ -70,7 +70,10 @@ def clipped(values: Array, slopes: Array, spreads: Array, halves: Array, most: f
 @archive.record
 @dataclass(frozen=True)
 class MountainCar(Record):
-    """Position and velocity of a car in a valley; the goal is on the right hill."""
+    """Position and velocity of a car in a valley; the goal is on the right hill.
+
+    :meta private:
+    """
 
     force: float
     gravity: float
@@ -129,7 +132,10 @@ class MountainCar(Record):
 @archive.record
 @dataclass(frozen=True)
 class Pendulum(Record):
-    """Angle θ (0 is upright) and angular velocity; cos θ and sin θ are observed."""
+    """Angle θ (0 is upright) and angular velocity; cos θ and sin θ are observed.
+
+    :meta private:
+    """
 
     g: float
     m: float
@@ -177,7 +183,10 @@ class Pendulum(Record):
 
 @dataclass(frozen=True)
 class CartPole(Record):
-    """Position and velocity of a cart, angle and angular velocity of the pole on it."""
+    """Position and velocity of a cart, angle and angular velocity of the pole on it.
+
+    :meta private:
+    """
 
     gravity: float
     masspole: float
@@ -236,6 +245,8 @@ class Stepped(Record):
         rule: states ``[n, d]`` to which of them are terminal ``[n]``; None if no state is.
         bounds: of its states.
         periodic: periodic coordinates.
+
+    :meta private:
     """
 
     env: Any
