@@ -12,20 +12,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from certirl_check.deviations import (
-    Lengths,
-    bernstein,
-    best_slope,
-    hoeffding_norm,
-    norms,
-    plain_slope,
-    quartic,
-    sloped,
-)
+from certirl_check.deviations import Length, bernstein, best_slope, hoeffding_norm, noise_length, quartic, sloped
 from certirl_check.enclosures import (
     Enclosure,
     Floats,
@@ -116,7 +107,7 @@ class Derivation:
 
     def __init__(self, ground: Ground) -> None:
         g = self.g = ground
-        self.box, self.gamma = g.box, enclosed(g.discount)
+        self.columns, self.gamma = g.columns, enclosed(g.discount)
         self.k, self.m = g.columns.size, g.Z.shape[1]
         self.condition = g.condition
         blocks = np.concatenate([g.Z[c] for c in g.used], axis=1)
@@ -124,11 +115,11 @@ class Derivation:
         self.rows = g.mix[1:]
         self.operators = enclosed(self.rows) @ g.operator_residuals  # Σ x E_c(f_i) [A, m − 1, k]
         kinds = [g.residual_moments] if g.pointwise else [g.residual_moments, g.operator_moments]
-        self._moments = self.box.lifted(np.concatenate([np.stack(kinds, axis=1), g.cross_moments], axis=1))
+        self._moments = self.columns.lifted(np.concatenate([np.stack(kinds, axis=1), g.cross_moments], axis=1))
         every = g.pairs(True)
         likely = g.noise[[every.index(pair) for pair in g.pairs(g.paired)]] * float(g.expected_counts.min())
-        self._likely = self.box.lifted(likely).middle
-        self._at_nodes = self.box.at_nodes(g.higher) if g.powers else Enclosure(np.zeros((0, 1)))
+        self._likely = self.columns.lifted(likely).middle
+        self._at_nodes = self.columns.at_nodes(g.higher) if g.powers else Enclosure(np.zeros((0, 1)))
         self._ranges()
         self.leverage = self._leverages(g.precision)
         self.lebesgue = 1.0 + (enclosed(g.counts) * self.leverage).root()
@@ -142,13 +133,13 @@ class Derivation:
 
     def _leverages(self, precision: Enclosure) -> Floats:
         """sup hᵀG⁻¹h over all states for every action ``[A]``."""
-        blocks = self.box.blocks(self.box.fine, _POINTS)
+        blocks = self.columns.blocks(self.columns.fine, _POINTS)
         most = [((fine @ precision) * fine).sum().above.max(axis=1) for fine in blocks]
-        return self.box.inflation(self.box.fine, 2) * np.max(most, axis=0)
+        return self.columns.inflation(self.columns.fine, 2) * np.max(most, axis=0)
 
     def _ranges(self) -> None:
         """Suprema over all states: V̂ and f about their middles, and the fits; of u at points, no f."""
-        g, box, dense = self.g, self.box, self.box.dense_values.T
+        g, columns, dense = self.g, self.columns, self.columns.dense_values.T
         rows = self.rows[:0] if g.pointwise else self.rows
         functions = enclosed(rows.reshape(len(rows), len(g.used), self.k)) @ dense  # [m − 1, U, q]
         values = functions.middle
@@ -157,7 +148,7 @@ class Derivation:
         level = g.low + (g.high - g.low) / 2
         reach = float(np.maximum((enclosed(g.high) - level).above, (enclosed(level) - g.low).above))
         # u is compared with the middle of its range where it is bounded at points.
-        self.radius = [reach, 1.0 if g.pointwise else box.inflation(box.dense) * longest]
+        self.radius = [reach, 1.0 if g.pointwise else columns.inflation(columns.dense) * longest]
         self._fits = enclosed(g.fits) @ dense - level
         guesses = (self._fits[:, None], (enclosed(rows) @ g.Z) @ dense - middle[:, None])  # of P_cV̂ and of the P_cf_i
         self._lengths = np.stack([guess.length(1).above for guess in guesses])  # [2, A, q]
@@ -182,8 +173,8 @@ class Derivation:
 
     def at(self, counts: tuple[int, ...], functionals: Callable[[Enclosure], Enclosure], pair: Pair = None) -> Points:
         """What the sums say of functionals at the points of a mesh, a block of them after the other."""
-        close = math.prod(counts) * len(self.box.dense_values) <= _MOST_CLOSE
-        blocks = [self.points(functionals(values), pair, close) for values in self.box.blocks(counts, _POINTS)]
+        close = math.prod(counts) * len(self.columns.dense_values) <= _MOST_CLOSE
+        blocks = [self.points(functionals(values), pair, close) for values in self.columns.blocks(counts, _POINTS)]
         return Points(*(joined(arrays) for arrays in zip(*blocks, strict=True)))
 
     def points(self, functionals: Enclosure, pair: Pair = None, close: bool = True) -> Points:
@@ -236,7 +227,7 @@ class Derivation:
         g = self.g
         if not g.powers:
             return Enclosure(np.zeros((weights.shape[1], 0)))
-        swings, total = weights @ self.box.nodes.T, {n: Enclosure(np.zeros(weights.shape[1])) for n in (3, 4)}
+        swings, total = weights @ self.columns.nodes.T, {n: Enclosure(np.zeros(weights.shape[1])) for n in (3, 4)}
         for place, actions in enumerate(g.tuples):
             n, product = len(actions), math.prod((swings[c] for c in actions[1:]), start=swings[actions[0]])
             times = math.factorial(n) // math.prod(math.factorial(actions.count(c)) for c in {*actions})
@@ -267,58 +258,51 @@ class Derivation:
 
     def _largest(self, weights: Enclosure, pair: Pair, close: bool) -> Floats:
         """Bounds on one fresh state's term for V̂ and for the f_i ``[2, n]``: by leverage, and by states if few."""
-        g, factor, dense = self.g, self.box.inflation(self.box.dense), self.box.dense_values
-
-        def reach(rows: Enclosure, c: int) -> Floats:  # |p·x|² ≤ (pᵀGp)·(the largest leverage)
-            return (self._square(rows, c) * self.expected_leverage[c]).root().above[:, None]
-
-        sizes = np.stack([reach(weights[c], c) for c in range(g.actions)])
-        both = None if pair is None else reach(weights[pair[0]] + weights[pair[1]], pair[0])
-        lengths = factor * self._lengths.max(axis=2, keepdims=True)
-        gaps = {compared: factor * gap.max(axis=1, keepdims=True) for compared, gap in self._gaps.items()}
-        largest = self._terms(sizes, both, pair, lengths, gaps)[:, :, 0]
-        if not close:
+        rows, actions = weights, list(range(self.g.actions))
+        if pair is not None:  # and the sum of the weights of b and a
+            rows = joined([weights, (weights[pair[0]] + weights[pair[1]])[None]])
+            actions.append(pair[0])
+        squares = [self._square(rows[i], c) * self.expected_leverage[c] for i, c in enumerate(actions)]
+        largest = self._terms(stacked(squares).root().above[:, :, None], pair, everywhere=True)[:, :, 0]
+        if not close:  # |p·x|² ≤ (pᵀGp)·(the largest leverage)
             return largest
-        swings = weights @ dense.T
-        both = None if pair is None else (swings[pair[0]] + swings[pair[1]]).size
-        terms = self._terms(swings.size, both, pair, self._lengths, self._gaps)
-        if g.paired:  # of V̂ the supremum is known
-            exact = self.radius[0] * swings.size.sum(axis=0) + (swings * self._fits[:, None]).sum(0).size
+        swings = rows @ self.columns.dense_values.T
+        terms = self._terms(swings.size, pair)
+        if self.g.paired:  # of V̂ the supremum is known
+            each = swings[: self.g.actions]
+            exact = self.radius[0] * each.size.sum(axis=0) + (each * self._fits[:, None]).sum(0).size
             terms[0] = np.minimum(terms[0], exact * (1 + 1e-14))
-        return np.minimum(largest, self.box.inflation(self.box.dense, 2) * terms.max(axis=2) * (1 + 1e-14))
+        return np.minimum(largest, self.columns.inflation(self.columns.dense, 2) * terms.max(axis=2) * (1 + 1e-14))
 
-    def _terms(
-        self,
-        sizes: Floats,
-        both: Floats | None,
-        pair: tuple[int, int] | None,
-        lengths: Floats,
-        gaps: dict[tuple[int, int], Floats],
-    ) -> Floats:
-        """The largest term at states, of V̂ and of the f_i ``[2, n, q]``, rounded up.
+    def _terms(self, sizes: Floats, pair: Pair = None, *, everywhere: bool = False) -> Floats:
+        """The largest terms of V̂ and of the f_i ``[2, n, q]``, rounded up, at the dense states or everywhere at once.
 
         Args:
-            sizes: of the weights of all actions at states ``[A, n, q]``.
-            both: of the sum of the weights of b and a ``[n, q]``.
-            pair: (b, a); None for other functionals.
-            lengths: of the fits of all actions ``[2, A, q]``.
-            gaps: between the fits of b and a ``[2, q]``.
+            sizes: of the weights of all actions ``[A, n, q]``, and of the sum of those of b and a ``[A + 1, n, q]``.
+            pair: (b, a); None for functionals that are not those of D_ba.
+            everywhere: the sizes are suprema over all states, and so are the fits.
         """
-        radius, each = np.array(self.radius)[:, None, None], sizes * lengths[:, :, None]
+        radius, lengths = np.array(self.radius)[:, None, None], self._lengths  # of the fits [2, A, q]
+        if everywhere:
+            lengths = self.columns.inflation(self.columns.dense) * lengths.max(axis=2, keepdims=True)
+        each = sizes[: self.g.actions] * lengths[:, :, None]
         if not self.g.paired:
-            return np.asarray((radius[:, None] * sizes + each).max(axis=1)) * (1 + 1e-14)
+            return np.asarray((radius[:, None] * sizes[: self.g.actions] + each).max(axis=1)) * (1 + 1e-14)
         fits = each.sum(axis=1)
-        if pair is not None and both is not None:
+        if pair is not None:
+            gap = self._gaps[pair]  # between the fits of b and a [2, q]
+            if everywhere:
+                gap = self.columns.inflation(self.columns.dense) * gap.max(axis=1, keepdims=True)
             others = each[:, [c for c in range(self.g.actions) if c not in pair]].sum(axis=1)
             for nearer, farther in (pair, pair[::-1]):
-                apart = sizes[farther] * gaps[pair][:, None] + both * lengths[:, nearer, None]
+                apart = sizes[farther] * gap[:, None] + sizes[-1] * lengths[:, nearer, None]
                 fits = np.minimum(fits, apart + others)
-        return np.asarray(radius * sizes.sum(axis=0) + fits) * (1 + 1e-14)
+        return np.asarray(radius * sizes[: self.g.actions].sum(axis=0) + fits) * (1 + 1e-14)
 
     # The size of u.
 
-    def _lengths_of(self, weights: dict[int, Enclosure]) -> Lengths:
-        """What bounds the noise of a vector of functionals with these weights ``[q, k]`` of some actions."""
+    def _lengths_of(self, weights: dict[int, Enclosure]) -> list[Length]:
+        """What bounds the noise of V̂ and of the f_i in functionals with these weights ``[q, k]`` of some actions."""
         size, kinds = len(next(iter(weights.values()))), len(self._likely[0])
         forms, likely = Enclosure(np.zeros((kinds, size, size))), np.zeros((kinds, size, size))
         for i, (c, d) in enumerate(self.g.pairs(self.g.paired)):
@@ -332,24 +316,22 @@ class Derivation:
             plain = stacked([rows @ self.g.grams[c] @ rows.T for c, rows in weights.items()])
             bound = plain.sum(0) * float(len(plain) if self.g.paired else 1)
             forms, likely = stacked([forms[0], bound]), np.stack([likely[0], bound.middle])
-        dense = self.box.dense_values
+        dense = self.columns.dense_values
         sizes = np.zeros((self.g.actions, 1, len(dense)))
         for c, rows in weights.items():
             for start in range(0, len(dense), _POINTS):
                 place = slice(start, start + _POINTS)
                 sizes[c, 0, place] = (rows @ dense[place].T).length(0).above
-        terms = self._terms(sizes, None, None, self._lengths, self._gaps).max(axis=(1, 2))
-        longest = (self.box.inflation(self.box.dense, 2) * terms * (1 + 1e-14)).tolist()
-        diagonal, lengths = np.arange(size), Lengths(size, [], [])
-        for kind, guess in enumerate(likely):
+        longest = self.columns.inflation(self.columns.dense, 2) * self._terms(sizes).max(axis=(1, 2)) * (1 + 1e-14)
+        diagonal, lengths = np.arange(size), list[Length]()
+        for form, guess, most in zip((forms[i] for i in range(len(likely))), likely, longest, strict=True):
+            observed = form[diagonal, diagonal].sum().positive(), max(top_eigenvalue(form), 0.0)
             top = max(float(np.linalg.eigvalsh(guess)[-1]), 0.0) if size else 0.0
-            trace = forms[kind, diagonal, diagonal].sum().positive()
-            lengths.observed.append((trace, max(top_eigenvalue(forms[kind]), 0.0), longest[kind]))
-            lengths.expected.append((float(np.trace(guess)), top, longest[kind]))
+            lengths.append(Length(size, float(most), observed, (float(np.trace(guess)), top)))
         return lengths
 
     @cached_property
-    def _error(self) -> tuple[Enclosure, Lengths]:
+    def _error(self) -> tuple[Enclosure, list[Length]]:
         """The functionals N of all coefficients of u as one vector, and what bounds its noise."""
         functionals = self._through_error(inverse(enclosed(self.g.mix)).T[1:])
         weights = functionals @ self.g.expected_precision
@@ -366,14 +348,29 @@ class Derivation:
         """κ as training data and the fresh states let us expect it: for slopes."""
         if self.m == 1:
             return 0.0
-        if self.g.pointwise:
-            return self._expected_at_points
-        (trace, _, _), (_, top, _) = self._error[1].expected
-        alpha, beta = norms(self._error[1], self._log_term, self.g.ordered)[1]
+        (_, alpha), (_, beta) = self._noise
+        (trace, _), (_, top) = (length.expected for length in self._error[1])
         stretch = 1 / (1 - min(2 * top**0.5, _MOST_GROWTH))
+        if self.g.pointwise:
+            points = self._at_points[0]
+            likely = points._replace(square=enclosed(points.expected), powers=points.powers[:, :0])
+            offset = enclosed(_OBSERVED * float(np.sqrt(points.expected.max())))
+            turned = enclosed(np.sqrt(points.squares.middle) * stretch)
+            found = self._length_at_points(likely, enclosed(alpha), enclosed(beta), turned, 0.0, offset)
+            return _CAUTION_OF_LENGTH * found if np.isfinite(found) else 0.0
         start = stretch * max(trace, 0.0) ** 0.5
         noise = (alpha + beta * start) / (1 - beta * stretch) if beta * stretch < _MOST_GROWTH else alpha
         return float(_CAUTION_OF_LENGTH * (start + stretch * noise))
+
+    @cached_property
+    def _noise(self) -> list[tuple[Enclosure, float]]:
+        """Bounds on the noise of V̂ and of the f_i in all coefficients of u, and what they were expected to be."""
+        kinds, L = self._error[1], self._log_term
+        if not self.g.pointwise:
+            return [noise_length(kind, L, ordered=self.g.ordered) for kind in kinds]
+        (trace, top), observed = kinds[1].expected, kinds[1].observed
+        likely = float(hoeffding_norm(enclosed(trace), top, L).middle)
+        return [noise_length(kinds[0], L, ordered=False), (hoeffding_norm(*observed, L), likely)]
 
     @cached_property
     def size(self) -> Size:
@@ -383,20 +380,25 @@ class Derivation:
             raise TooLittleError("the tail is too large: V may be anything")
         white = Enclosure(np.zeros((0, 2)))
         if g.ordered:
-            each = [self._lengths_of({c: enclosed(matrix)}) for c, matrix in enumerate(self._whitening)]
-            white = stacked([stacked(norms(lengths, self._log_term, ordered=True)[0]) for lengths in each])
+            kinds = [self._lengths_of({c: enclosed(matrix)}) for c, matrix in enumerate(self._whitening)]
+            each = [[noise_length(kind, self._log_term, ordered=True)[0] for kind in own] for own in kinds]
+            white = stacked([stacked(own) for own in each])
         if m == 0:
             return Size(0.0, 0.0, white)
-        functionals, lengths = self._error
-        if g.pointwise:
-            return self._size_at_points
-        alpha, beta = norms(lengths, self._log_term, g.ordered)[0]
-        added = self._outside_vector * np.array(self.radius)
+        functionals, added = self._error[0], self._outside_vector * np.array(self.radius)
         if g.ordered:
             mismatch = np.array([norm(self._apart(functionals[c], c)) for c in g.used])
             added = (white[list(g.used)] * mismatch[:, None]).sum(0) + added
-        alpha, beta = alpha + added[0], beta + added[1]
+        alpha, beta = (noise + added[i] for i, (noise, _) in enumerate(self._noise))
         centre, inverted = self.solved
+        if g.pointwise:
+            points = self._at_points[0]
+            tails, total = self._outside(0.0, points.magnified), points.value + points.shift
+            offset = (enclosed(float(total.above.max())) - float(total.below.min())) * 0.5
+            length = self._length_at_points(points, alpha, beta, points.turned, tails, offset)
+            if not length < math.inf:
+                raise TooLittleError("there is too little data: the error of the value may grow from step to step")
+            return Size(float((alpha + beta * length).above), length, white)
         start, stretch = centre.length(), norm(inverted)
         growth = beta * stretch
         if not float(growth.above) < _MOST_GROWTH:
@@ -411,9 +413,8 @@ class Derivation:
         try:
             inverted = inverse(np.eye(self.m - 1) - matrix)
         except ZeroDivisionError:
-            raise TooLittleError(
-                "there is too little data: I − K̂ cannot be distinguished from a singular matrix"
-            ) from None
+            why = "there is too little data: I − K̂ cannot be distinguished from a singular matrix"
+            raise TooLittleError(why) from None
         return inverted @ value, inverted
 
     @cached_property
@@ -431,23 +432,17 @@ class Derivation:
     @cached_property
     def _at_points(self) -> tuple[Points, Enclosure, Floats]:
         """û at the points of a mesh, the polynomials of the used actions in turn; L; slopes for the noise of V̂."""
-        parts = [self.at(self.box.coarse, partial(self._polynomial, place)) for place in range(len(self.g.used))]
+        parts = [self.at(self.columns.coarse, partial(self._polynomial, place)) for place in range(len(self.g.used))]
         points = Points(*(joined(arrays) for arrays in zip(*parts, strict=True)))
         L = logarithm(float(_POINT_EVENTS * len(points.value)) / enclosed(self.g.part("size of the error")))
         return points, L, self._slope(points.expected, points.largest[:, 0], L)
 
     def _slope(self, expected: Floats, bounds: Floats, log_terms: Enclosure) -> Floats:
         """Good slopes by what was expected."""
-        choose = plain_slope if self.g.powers else best_slope
-        return choose(_CAUTION * expected, bounds, log_terms.middle)
+        return best_slope(_CAUTION * expected, bounds, log_terms.middle, powers=self.g.powers)
 
     def _radius(
-        self,
-        points: Points,
-        log_terms: Enclosure,
-        slope: Floats,
-        length: float = 0.0,
-        square: Enclosure | None = None,
+        self, points: Points, log_terms: Enclosure, slope: Floats, length: float = 0.0, square: Enclosure | None = None
     ) -> Floats:
         """Lemma 3 on either side ``[2, n]``, for a size κ of u; with higher powers the better of both sums."""
         square, most = points.square if square is None else square, points.largest.T
@@ -463,43 +458,17 @@ class Derivation:
         whole = whole * whole * (whole * whole)
         return np.minimum(radius, quartic(square, less - cube * signs, whole, bound, log_terms, slope))
 
-    @property
-    def _size_at_points(self) -> Size:
-        """(4'): half the span of u by its values at points."""
-        (points, L, slope), factor = self._at_points, self.box.inflation(self.box.coarse)
-        lengths = self._error[1]
-        alpha = norms(Lengths(lengths.size, lengths.observed[:1], lengths.expected[:1]), self._log_term, False)[0][0]
-        beta = hoeffding_norm(*lengths.observed[1][:2], self._log_term) + self._outside_vector
-        alpha, tails = alpha + self._outside_vector * self.radius[0], self._outside(0.0, points.magnified)
-        total = points.value + points.shift
-        offset = (enclosed(float(total.above.max())) - float(total.below.min())) * 0.5
-        noise = self._radius(points, L, slope).max(axis=0)
-        first = (noise + alpha * points.turned + tails * self.radius[0]).above
-        shares = ((2.0 * L * points.squares).root() + beta * points.turned + tails).above
+    def _length_at_points(
+        self, points: Points, alpha: Enclosure, beta: Enclosure, turned: Enclosure, tails: Any, offset: Enclosure
+    ) -> float:
+        """(4′): half the span of u by its values at points, whose middle is an offset; infinite where it may grow."""
+        (_, L, slope), factor = self._at_points, self.columns.inflation(self.columns.coarse)
+        first = (alpha * turned + self._radius(points, L, slope).max(axis=0) + tails * self.radius[0]).above
+        shares = ((2.0 * L * points.squares).root() + beta * turned + tails).above
         share = enclosed(float(shares.max())) * factor
         if not float(share.above) < _MOST_GROWTH:
-            raise TooLittleError("there is too little data: the error of the value may grow from step to step")
-        size = float(((offset + float(first.max())) * factor / (1.0 - share)).above)
-        return Size(float((alpha + beta * size).above), size, Enclosure(np.zeros((0, 2))))
-
-    @property
-    def _expected_at_points(self) -> float:
-        """The same as training data let us expect it, in plain floating point."""
-        (points, L, slope), factor = self._at_points, self.box.inflation(self.box.coarse)
-        lengths, plain = self._error[1], np.sqrt(points.squares.middle)
-        (_, alpha), (trace, top, _) = (
-            norms(Lengths(lengths.size, lengths.observed[:1], lengths.expected[:1]), self._log_term, False),
-            lengths.expected[1],
-        )
-        beta = float(hoeffding_norm(enclosed(trace), top, self._log_term).middle)
-        turned = plain / (1 - min(2 * top**0.5, _MOST_GROWTH))
-        likely = points._replace(square=enclosed(points.expected), powers=points.powers[:, :0])
-        first = self._radius(likely, L, slope).max(axis=0) + alpha[0] * turned
-        share = factor * float(((2 * L.middle) ** 0.5 * plain + beta * turned).max())
-        if share >= _MOST_GROWTH:
-            return 0.0
-        offset = _OBSERVED * float(np.sqrt(points.expected.max()))
-        return float(_CAUTION_OF_LENGTH * factor * (offset + float(first.max())) / (1 - share))
+            return math.inf
+        return float(((offset + float(first.max())) * factor / (1.0 - share)).above)
 
     # Bands.
 
@@ -539,7 +508,7 @@ class Derivation:
             events = enclosed(shares.reshape(2, -1)) * (g.part("band") / max(total, 1.0))
             points = self.at(counts, partial(self.functionals, (b, a)), (b, a))
             first, second = self.radii(points, -logarithm(events))
-            outside = self._outside(2.0, enclosed(self.box.inflation(counts)) * float(points.magnified.above.max()))
+            outside = self._outside(2.0, enclosed(self.columns.inflation(counts)) * float(points.magnified.above.max()))
             second = (enclosed(second) + outside * self.size.length * self.radius[1]).above
             tail, rounding = float((outside * self.radius[0]).above), self.rounding(float((first + second).max()))
             first, second = first.reshape(2, *counts), second.reshape(2, *counts)
@@ -575,9 +544,9 @@ class Derivation:
 
     def visits(self) -> Floats:
         """sup over states and actions of P_c of every tent, at most ``[w]``."""
-        g, box, most = self.g, self.box, np.zeros(len(self.g.widths))
-        values, factor = box.mesh(box.visited), box.inflation(box.visited)
-        moments, dense = box.lifted(g.visit_moments), box.dense_values
+        g, columns, most = self.g, self.columns, np.zeros(len(self.g.widths))
+        values, factor = columns.mesh(columns.visited), columns.inflation(columns.visited)
+        moments, dense = columns.lifted(g.visit_moments), columns.dense_values
         functions = g.actions * max(len(most), 1)
         events = functions * (2 * len(values) + _VISIT_EVENTS) if g.ordered else _VISIT_EVENTS * functions * len(values)
         L = logarithm(events / enclosed(g.part("regret") / 2))
@@ -588,7 +557,7 @@ class Derivation:
                 reach = (fit - 0.5).absolute() + 0.5  # max(1 − fit, fit)
                 blocks = [weights[start : start + _POINTS // 4] for start in range(0, len(weights), _POINTS // 4)]
                 most_of = [((rows @ dense.T).absolute() * reach).above.max(axis=1) for rows in blocks]
-                largest = box.inflation(box.dense, 2) * np.concatenate(most_of) * (1 + 1e-15)
+                largest = columns.inflation(columns.dense, 2) * np.concatenate(most_of) * (1 + 1e-15)
                 observed = ((weights @ moments[c, w]) * weights).sum().positive()
                 if g.ordered:
                     likely = max(float(fit.middle.max()), 1e-6)
@@ -600,22 +569,20 @@ class Derivation:
                 above = factor * float(radius.above.max()) * (1 + 1e-15)
                 curve = enclosed(guess) + g.precision[c] @ g.visits[c, w]
                 beyond = self.lebesgue[c] * g.tau * 0.5 + self.rounding(above, scale=2.0)
-                most[w] = max(most[w], float((beyond + box.peak(curve) + above).above))
+                most[w] = max(most[w], float((beyond + columns.peak(curve) + above).above))
         return np.clip(most, 0.0, 1.0)
 
     def _mismatched_visits(
         self, values: Enclosure, c: int, moments: Enclosure, reach: Enclosure, likely: float, log_term: Enclosure
     ) -> Enclosure:
         """What the weights of the regression add to those fixed beforehand, for the visits of one tent ``[n]``."""
-        g, box, diagonal = self.g, self.box, np.arange(self.k)
+        g, columns, diagonal = self.g, self.columns, np.arange(self.k)
         root = enclosed(whitening(g.expected_grams[c].middle))
-        forms, lengths = root @ moments @ root.T, (root @ box.dense_values.T).length(0)
-        longest = float((lengths * reach).above.max()) * box.inflation(box.dense, 2) * (1 + 1e-15)
-        observed = (forms[diagonal, diagonal].sum().positive(), max(top_eigenvalue(forms), 0.0), longest)
-        ((length,), _) = norms(
-            Lengths(self.k, [observed], [(self.k * likely, likely, longest)]), log_term, ordered=True
-        )
-        return (values @ (g.precision[c] - g.expected_precision[c]) @ inverse(root)).length() * length
+        forms, lengths = root @ moments @ root.T, (root @ columns.dense_values.T).length(0)
+        longest = float((lengths * reach).above.max()) * columns.inflation(columns.dense, 2) * (1 + 1e-15)
+        observed = forms[diagonal, diagonal].sum().positive(), max(top_eigenvalue(forms), 0.0)
+        noise, _ = noise_length(Length(self.k, longest, observed, (self.k * likely, likely)), log_term, ordered=True)
+        return (values @ (g.precision[c] - g.expected_precision[c]) @ inverse(root)).length() * noise
 
     def rounding(self, radius: float, scale: float | None = None) -> float:
         """What floating point can have done to the sums over data, as section 15 allows for it."""
@@ -625,7 +592,7 @@ class Derivation:
             size = g.high - g.low + max(abs(g.low), abs(g.high))
             scale = size * float(self.resolvent.size.sum(axis=1).max())
         solved = unit * self.k**2 * self.condition * scale
-        lifted = unit * self.k * 2 ** len(self.box.wide) * self.spread
+        lifted = unit * self.k * 2 ** len(self.columns.wide) * self.spread
         if g.powers:
             lifted *= 1 + 2 * self.spread
         return float(solved + lifted * radius) * (1 + 1e-12) if np.isfinite(radius) else float(solved)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from certirl_check.claims import Claim, at_least, at_most, failed, short
 from certirl_check.enclosures import PI, Enclosure, Floats, enclosed, turn
-from certirl_check.harmonics import in_words
+from certirl_check.harmonics import Grid, in_words
 from certirl_check.records import DamagedError, ImpossibleError, Record
 
 MOST_CELLS = 4_000_000
@@ -32,38 +32,6 @@ RELATIVE = 2.0**-42  # of terms: rounding of their sums
 _KEPT = 24  # tables of maxima that are kept
 Integers = NDArray[np.int64]
 Variants = list[tuple[Floats, Floats, Floats]]  # next states of the middles, slopes and their deviations
-
-
-class Lattice:
-    """Equal cells of a box.
-
-    Attributes:
-        shape: cells along each coordinate.
-        periodic: which coordinates are.
-        low: the first corner ``[d]``.
-        sides: of a cell ``[d]``.
-        size: N, the largest coordinate of a state in sides of cells, plus the most cells along a coordinate.
-    """
-
-    def __init__(self, record: Record) -> None:
-        counts, periodic, self.box = record.wholes("counts"), record.wholes("periodic"), record.box("box")
-        if not 1 <= len(counts) == len(self.box) <= 2 or not all(n >= 2 for n in counts):
-            raise DamagedError(f"{record.place} should be cells of one or two coordinates")
-        self.dimension, self.periodic = len(counts), tuple(axis in periodic for axis in range(len(counts)))
-        self.shape = tuple(n - (not wraps) for n, wraps in zip(counts, self.periodic, strict=True))
-        if math.prod(self.shape) > MOST_CELLS:
-            raise DamagedError(f"{record.place} should have at most {MOST_CELLS:,} cells")
-        ends = np.array(self.box)
-        self.low, self.sides = ends[:, 0], (ends[:, 1] - ends[:, 0]) / np.array(self.shape)
-        self.size = float((np.abs(ends).max(axis=1) / self.sides).max()) + max(self.shape)
-
-    def closed(self, values: Floats) -> Floats:
-        """Numbers at the points, the first ones repeated at the end of periodic coordinates ``[n_1 + 1, …]``."""
-        table = values.reshape([n + (not wraps) for n, wraps in zip(self.shape, self.periodic, strict=True)])
-        for axis, wraps in enumerate(self.periodic):
-            if wraps:
-                table = np.concatenate([table, table.take([0], axis=axis)], axis=axis)
-        return table
 
 
 def refined(table: Floats, parts: int) -> Floats:
@@ -146,9 +114,9 @@ class Image(NamedTuple):
 class Field:
     """V̂ on cells, its gradients, and what follows from them for next states."""
 
-    def __init__(self, lattice: Lattice, table: Floats) -> None:
+    def __init__(self, lattice: Grid, table: Floats) -> None:
         self.lattice, self.table, d = lattice, table, lattice.dimension
-        self.near = 2.0**-46 * lattice.size
+        self.near = 2.0**-46 * lattice.reach
         at = corners(table)
         edges = [np.diff(at, axis=axis).reshape(-1, *lattice.shape) for axis in range(d)]
         self.most = [Maxima(each.max(axis=0), lattice.periodic) for each in edges]
@@ -158,19 +126,6 @@ class Field:
         """The least and largest partial derivatives over boxes of cells, coordinate by coordinate."""
         for least, most in zip(self.least, self.most, strict=True):
             yield -least.over(first, last), most.over(first, last)
-
-    def at(self, places: Floats) -> Floats:
-        """V̂ at places ``[n, d]``."""
-        before, shares = [], []
-        for axis, steps in enumerate(self.lattice.shape):
-            place = places[:, axis] % steps if self.lattice.periodic[axis] else places[:, axis]
-            before.append(np.clip(np.floor(place).astype(np.int64), 0, steps - 1))
-            shares.append(place - before[-1])
-        total = np.zeros(len(places))
-        for bits in product((0, 1), repeat=len(before)):
-            weight = np.prod([share if bit else 1 - share for bit, share in zip(bits, shares, strict=True)], axis=0)
-            total += weight * self.table[tuple(cell + bit for bit, cell in zip(bits, before, strict=True))]
-        return total
 
     def image(self, after: Floats, slopes: Floats, spreads: Floats) -> Image:
         """The image of cells whose next states are not yet clipped to the box."""
@@ -201,7 +156,7 @@ class Field:
             radius += half * (np.abs(slopes[:, axis]) + spreads[:, axis]).sum(axis=1) / 2
             radius += self.near * np.maximum(np.abs(most), np.abs(least))
         radius += RELATIVE * (radius + np.abs(slope).sum(axis=1) / 2)
-        return Image(after, slopes, spreads, first, last, self.at(after), slope, radius)
+        return Image(after, slopes, spreads, first, last, self.lattice.at(self.table, after), slope, radius)
 
     def advantage(self, x: Image, y: Image) -> Floats:
         """The least V̂ at next states of one image less V̂ at those of another, in each cell."""
@@ -236,7 +191,7 @@ def shrunk(slopes: Floats, spreads: Floats) -> tuple[Floats, Floats]:
 class Answers:
     """Next states of the middles of live cells that a file holds, with Lipschitz constants."""
 
-    def __init__(self, record: Record, lattice: Lattice, live: Integers) -> None:
+    def __init__(self, record: Record, lattice: Grid, live: Integers) -> None:
         d = lattice.dimension
         after = record.array("next_states", (None, len(live), d))
         bounds = record.array("lipschitz", (len(after), d, d))
@@ -272,7 +227,7 @@ class Physics:
     its derivative are computed at the middles along the first coordinate, with proved bounds.
     """
 
-    def __init__(self, record: Record, lattice: Lattice) -> None:
+    def __init__(self, record: Record, lattice: Grid) -> None:
         physics = record.record("physics", "MountainCar", "Pendulum")
         self.lattice, self.is_car, number = lattice, physics.kind == "MountainCar", physics.number
         if lattice.dimension != 2 or record.box("domain") != lattice.box or record.flag("random"):
@@ -312,7 +267,7 @@ class Physics:
         bend = float((self.pull.absolute() * factor * factor).above) / 2
         self.bend = bend * lattice.sides[0] / 2  # half of v'', times r
         error = max(float(x.radius.max()) for x in (self.wave, self.slope * lattice.sides[0], *self.push))
-        if not error < 2.0**-48 * lattice.size * lattice.sides[1]:
+        if not error < 2.0**-48 * lattice.reach * lattice.sides[1]:
             raise ImpossibleError("the constants of the simulator are too large")
 
     def variants(self, cells: Integers, numbers: Integers, action: int) -> tuple[Variants, Any]:
@@ -323,7 +278,7 @@ class Physics:
         slopes, spreads = np.zeros((2, len(cells), 2))  # of the velocity, times sides
         slopes[:, 0], slopes[:, 1] = self.slope.middle[cells[:, 0]] * width, height
         spreads[:, 0] = self.bend * width
-        reach = (np.abs(slopes) + spreads).sum(axis=1) / 2 + 2.0**-46 * lattice.size * height
+        reach = (np.abs(slopes) + spreads).sum(axis=1) / 2 + 2.0**-46 * lattice.reach * height
         beyond, between = np.abs(velocity) - reach > self.most, np.abs(velocity) + reach >= self.most
         slopes[between], spreads[between] = shrunk(slopes[between], spreads[between])
         slopes[beyond], spreads[beyond] = 0.0, 0.0
@@ -335,7 +290,7 @@ class Physics:
         if not self.is_car:
             return [(after, rows, deviations)], None
         wall, zero = (self.wall - lattice.low[0]) / width, -lattice.low[1] / height
-        far = (np.abs(rows) + deviations).sum(axis=2) / 2 + 2.0**-46 * lattice.size
+        far = (np.abs(rows) + deviations).sum(axis=2) / 2 + 2.0**-46 * lattice.reach
         low, high = after - far, after + far
         stopped = (low[:, 0] <= wall) & (low[:, 1] < zero)
         always = (high[:, 0] <= wall) & (high[:, 1] < zero)
@@ -353,7 +308,9 @@ class CellCertificate(Claim):
 
     def __init__(self, record: Record, solution: Record | None) -> None:
         super().__init__(record, solution)
-        self.lattice = lattice = Lattice(record.record("grid", "Cells"))
+        self.lattice = lattice = record.record("grid", "Cells").grid()
+        if lattice.dimension > 2 or math.prod(lattice.shape) > MOST_CELLS:
+            raise DamagedError(f"grid should be at most {MOST_CELLS:,} cells of one or two coordinates")
         size, self.discount = math.prod(lattice.shape), record.number("discount")
         self.actions = record.array("actions", (size,), "iu").astype(np.int64)
         self.margins, self.above, self.below = (record.array(name, (size,)) for name in ("margins", "above", "below"))
@@ -365,7 +322,7 @@ class CellCertificate(Claim):
         answers = dynamics.kind == "Answers"
         self.dynamics = Answers(dynamics, lattice, self.live) if answers else Physics(dynamics, lattice)
         largest = float(np.abs(self.table).max()) + (0.0 if self.paid is None else float(np.abs(self.paid).max()))
-        self.allowed = 2.0**-41 * (8 + lattice.size) * largest
+        self.allowed = 2.0**-41 * (8 + lattice.reach) * largest
 
     @staticmethod
     def claimed(record: Record) -> tuple[float, str]:
@@ -379,7 +336,7 @@ class CellCertificate(Claim):
     def _function(self, name: str) -> Floats:
         """A multilinear function at the points of the cells."""
         function = self.record.record(name, "Reward")
-        coarse, shape = Lattice(function.record("basis", "Cells")), self.lattice.shape
+        coarse, shape = function.record("basis", "Cells").grid(), self.lattice.shape
         parts = shape[0] // coarse.shape[0]
         if tuple(parts * n for n in coarse.shape) != shape or coarse.box != self.lattice.box:
             raise DamagedError(f"{name} should be on a grid whose cells are divided into those of the proof")
@@ -387,10 +344,10 @@ class CellCertificate(Claim):
             raise DamagedError(f"{name} should be periodic where the cells are")
         if function.entry("ends") is not None:
             raise ImpossibleError(f"{name} has numbers of its own at terminal states, where the proof takes 0")
-        points = math.prod(n + (not wraps) for n, wraps in zip(coarse.shape, coarse.periodic, strict=True))
+        values = function.array("coefficients", (coarse.size,))
         if name == "value":
-            self.span = float(np.ptp(function.array("coefficients", (points,))))
-        return refined(coarse.closed(function.array("coefficients", (points,))), parts)
+            self.span = float(np.ptp(values))
+        return refined(coarse.closed(values), parts)
 
     def contradictions(self) -> list[str]:
         """What cannot be in the certificate."""
@@ -408,7 +365,7 @@ class CellCertificate(Claim):
         still = not any(x[terminal].any() for x in (self.margins, self.above, self.below))
         return failed(
             (0 < self.discount < 1, f"the discount {self.discount:g} is not between 0 and 1"),
-            (lattice.size * 2.0**-46 < 1e-9, "the cells are too small for double precision"),
+            (lattice.reach * 2.0**-46 < 1e-9, "the cells are too small for double precision"),
             (len(self.live) > 0 and 0 < self.span < math.inf, "the certificate is about nothing"),
             (self.actions.max() < self.dynamics.actions, "the policy takes an action that there is not"),
             (on_lines, "terminal states do not end on lines of the grid"),

@@ -15,7 +15,7 @@ from certirl_check.bands import Band, Derivation
 from certirl_check.claims import DRAWS, FIXED_BEFORE, IN_ORDER, at_least, failed, short
 from certirl_check.enclosures import Enclosure, Floats, enclosed, smaller
 from certirl_check.grounds import SHARES, Ground, SumsClaim
-from certirl_check.harmonics import Box, Cells
+from certirl_check.harmonics import Cells, Functions
 from certirl_check.reading import Expert, Pair, Reading, compare_tube
 from certirl_check.records import ALIKE, RELATIVE, TIGHT, DamagedError, Record, Reward, TooLittleError, components_of
 
@@ -30,37 +30,37 @@ class Side:
         curve: D_ba as estimated, in the harmonics.
     """
 
-    def __init__(self, band: Band, side: int, box: Box) -> None:
-        self.band, self.side, self.box = band, side, box
+    def __init__(self, band: Band, side: int, columns: Functions) -> None:
+        self.band, self.side, self.columns = band, side, columns
         self.pair = band.pair if side == 0 else band.pair[::-1]
         self.curve = band.curve if side == 0 else -band.curve
         self.total = (enclosed(band.estimation) + band.second).above
         if not (np.isfinite(self.total).all() and np.isfinite(self.curve.size).all()):
             raise TooLittleError("there is too little data: some bounds are infinite")
         below, above = float(self.total[side].max()), float(self.total[1 - side].max())
-        factor = box.inflation(self.total.shape[1:])
+        factor = columns.inflation(self.total.shape[1:])
         self.swing = float(((enclosed(below) + above) * 0.5 * factor).above)
         self.most = float(((enclosed(below) - above) * 0.5 + self.swing).above)
 
     def everywhere(self) -> Bound:
         """The least of the curve less the largest radius; how far the least is not known counts as rounding."""
-        low, high = self.box.least(self.curve)
+        low, high = self.columns.least(self.curve)
         radius = max(self.most, float(self.total[self.side].max()))
         lower = enclosed(low) - radius - self.band.tail - self.band.rounding
         return float(lower.below), high, float((enclosed(high) - low + self.band.rounding).above)
 
     def in_cells(self, cells: Cells) -> tuple[Floats, Floats]:
         """Lower bounds within cells, and the estimates at their middles ``[n_1, …, n_d]``."""
-        axes = self.box.places(cells)
+        axes = self.columns.places(cells)
         here, there = self.total[self.side], self.total[1 - self.side]
         numbers = [np.ones_like(here), here, here + there, here - there]
-        (weight, _), (own, _), (both, _), (_, apart) = self.box.blended(numbers, axes)
+        (weight, _), (own, _), (both, _), (_, apart) = self.columns.blended(numbers, axes)
         slack = 4e-16 * float((here + there).max()) * float(weight.above.max())  # of the sum and the difference above
         radius = smaller((both + apart) * 0.5 + slack, Enclosure(np.full(weight.shape, self.most)))
-        radius = radius + enclosed(self.box.drift(cells)) * self.swing
+        radius = radius + enclosed(self.columns.drift(cells)) * self.swing
         between = np.maximum(radius.above, (own / weight).above)
-        values = self.box.on_axes(self.box.tensor(self.curve), axes)
-        lost = enclosed(between) + self.box.fall(self.curve, cells) + self.band.tail + self.band.rounding
+        values = self.columns.on_axes(self.columns.tensor(self.curve), axes)
+        lost = enclosed(between) + self.columns.fall(self.curve, cells) + self.band.tail + self.band.rounding
         return (values - lost).below, values.middle
 
 
@@ -75,10 +75,10 @@ class BandReading(Reading):
     """
 
     def __init__(self, work: Derivation, expert: Expert) -> None:
-        self.g, self.cells, self.edges = work.g, work.box.cells(expert.edges), expert.edges
+        self.g, self.cells, self.edges = work.g, work.columns.cells(expert.edges), expert.edges
         used = np.asarray(expert.taken.reshape(-1, expert.taken.shape[-1]).any(axis=0))
         pairs = [(band, side) for band in work.bands() for side in (0, 1) if used[band.pair[side]]]
-        self.sides = {side.pair: side for side in (Side(band, i, work.box) for band, i in pairs)}
+        self.sides = {side.pair: side for side in (Side(band, i, work.columns) for band, i in pairs)}
         self.bounds = {pair: side.in_cells(self.cells) for pair, side in self.sides.items()}
         super().__init__(expert, {pair: self._least(lower) for pair, (lower, _) in self.bounds.items()})
         whole = max(expert.shape) == 1
@@ -196,7 +196,7 @@ class Certificate(SumsClaim):
         g, used = self.first, list(self.first.used)
         if not all(expert.contains(place) for place in g.places):
             return [f"the states that the span of V is taken from lie outside {g.columns.domain}"]
-        high, low = g.box.at(g.places).middle
+        high, low = g.columns.at(g.places).middle
         stated, taken = g.drop.reshape(len(used), -1), [expert.at(place)[used] for place in g.places]
         if all(actions.sum() == 1 for actions in taken):
             derived = np.outer(taken[0], high) - np.outer(taken[1], low)

@@ -50,23 +50,19 @@ def quartic(
     return np.where(inside, total.above, np.inf)
 
 
-def plain_slope(expected: Floats, bound: Floats, log_terms: Floats) -> Floats:
-    """A good slope for `quartic`, in plain floating point: L/μ + μΣZ²/2 is least."""
-    moment = np.maximum(expected, 1e-30 * bound**2 + 1e-300)
-    slope = np.minimum(np.sqrt(2 * log_terms / moment), 0.8 / np.maximum(bound, 1e-300))
-    return np.clip(np.maximum(slope, best_slope(expected, bound, log_terms)), 1e-250, 1e250)
+def best_slope(expected: Floats, bound: Floats, log_terms: Floats, *, powers: bool = False) -> Floats:
+    """A good slope for `sloped`, or for `quartic` with its powers, in plain floating point.
 
-
-def best_slope(expected: Floats, bound: Floats, log_terms: Floats) -> Floats:
-    """A good slope, in plain floating point: y − log(1 + y) = Lb²/ΣZ² with y = μb/(1 − μb), by Newton's method."""
-    moment = np.maximum(expected, 1e-30 * bound**2 + 1e-300)
-    ratio = log_terms * bound**2 / moment
+    y − log(1 + y) = Lb²/ΣZ² with y = μb/(1 − μb), by Newton's method; with powers L/μ + μΣZ²/2 is least.
+    """
+    moment, reach = np.maximum(expected, 1e-30 * bound**2 + 1e-300), np.maximum(bound, 1e-300)
+    ratio, plain = log_terms * bound**2 / moment, np.sqrt(2 * log_terms / moment)
     y = np.sqrt(2 * ratio) + ratio
     for _ in range(4):
-        y = y - (y - np.log1p(y) - ratio) * (1 + y) / np.maximum(y, 1e-300)
-    share = np.where(ratio < 1e-10, np.sqrt(2 * ratio), np.maximum(y, 0.0) / (1 + np.maximum(y, 0.0)))
-    slope = np.where(share > 0, np.minimum(share, 0.9) / np.maximum(bound, 1e-300), np.sqrt(2 * log_terms / moment))
-    return np.clip(slope, 1e-250, 1e250)
+        y = np.maximum(y - (y - np.log1p(y) - ratio) * (1 + y) / np.maximum(y, 1e-300), 0.0)
+    share = np.where(ratio < 1e-10, np.sqrt(2 * ratio), y / (1 + y))
+    slope = np.where(share > 0, np.minimum(share, 0.9) / reach, plain)
+    return np.clip(np.maximum(slope, np.minimum(plain, 0.8 / reach)) if powers else slope, 1e-250, 1e250)
 
 
 def _true_moment(observed: Enclosure, bound: Enclosure, log_term: Enclosure) -> Enclosure:
@@ -112,52 +108,47 @@ def hoeffding_norm(trace: Enclosure, top: float, log_term: Enclosure) -> Enclosu
     return (trace + 2.0 * (trace * top * log_term).root() + 2.0 * log_term * top).root()
 
 
+class Length(NamedTuple):
+    """What bounds the length of the noise of a vector.
+
+    Attributes:
+        size: its entries.
+        longest: its longest term.
+        observed, expected: trace and largest eigenvalue of its second moments.
+    """
+
+    size: int
+    longest: float
+    observed: tuple[Enclosure, float]
+    expected: tuple[float, float]
+
+
 Rates = tuple[float, float] | None
 
 
 def mixed_norm(
-    trace: Enclosure, top: float, bound: float, log_term: Enclosure, size: int, scale: Floats, rates: Rates = None
+    moments: tuple[Enclosure, float], size: int, bound: float, log_term: Enclosure, scale: Floats, rates: Rates = None
 ) -> Enclosure:
     """Lemma 6, and 6′ with rates for trace and top."""
-    observed = (trace, enclosed(top))
+    observed = (moments[0], enclosed(moments[1]))
     if rates is None:
         roots = [_true_moment(moment, enclosed(bound), log_term) for moment in observed]
         means = [root * root for root in roots]
     else:
-        terms = log_term, log_term + logarithm(float(size))
-        each = zip(observed, terms, rates, strict=True)
+        each = zip(observed, (log_term, log_term + logarithm(float(size))), rates, strict=True)
         means = [conditional_moment(moment, enclosed(bound), term, rate) for moment, term, rate in each]
     total, largest = ((moment + 2.0 * mean) / 3.0 for moment, mean in zip(observed, means, strict=True))
     spread = logarithm(total * scale / float(size) + 1.0)
     return ((largest + 1.0 / enclosed(scale)) * (2.0 * log_term + float(size) * spread)).root()
 
 
-class Lengths(NamedTuple):
-    """What bounds the length of the noise of a vector, for V̂ and for the f_i.
-
-    Attributes:
-        size: its entries.
-        observed, expected: trace and largest eigenvalue of its second moments, and its longest term.
-    """
-
-    size: int
-    observed: list[tuple[Any, float, float]]
-    expected: list[tuple[Any, float, float]]
-
-
-def norms(lengths: Lengths, log_term: Enclosure, ordered: bool) -> tuple[list[Enclosure], list[float]]:
-    """Bounds on the length of a vector's noise, for V̂ and for a fixed function of length 1: observed, and expected.
-
-    Scales and rates are chosen by what was expected.
-    """
-    observed, expected, L = [], [], float(log_term.middle)
-    for (trace, top, longest), moments in zip(lengths.expected, lengths.observed, strict=True):
-        rates = None
-        if ordered:
-            rates = best_rate(trace, longest, L), best_rate(top, longest, L + math.log(lengths.size))
-        tried = np.geomspace(0.05, 50.0, 121) / max(top, 1e-300)
-        bounds = mixed_norm(enclosed(trace), top, longest, enclosed(L), lengths.size, tried, rates).middle
-        best = int(np.argmin(bounds))
-        expected.append(float(bounds[best]))
-        observed.append(mixed_norm(*moments, log_term, lengths.size, np.array(tried[best]), rates))
-    return observed, expected
+def noise_length(of: Length, log_term: Enclosure, *, ordered: bool) -> tuple[Enclosure, float]:
+    """A bound on the length of a vector's noise, and what was expected, by which scale and rates are chosen."""
+    (trace, top), L, rates = of.expected, float(log_term.middle), None
+    if ordered:
+        rates = best_rate(trace, of.longest, L), best_rate(top, of.longest, L + math.log(of.size))
+    tried = np.geomspace(0.05, 50.0, 121) / max(top, 1e-300)
+    expected = mixed_norm((enclosed(trace), top), of.size, of.longest, enclosed(L), tried, rates).middle
+    best = int(np.argmin(expected))
+    scale = np.array(tried[best])
+    return mixed_norm(of.observed, of.size, of.longest, log_term, scale, rates), float(expected[best])

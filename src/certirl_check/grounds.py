@@ -13,7 +13,7 @@ import numpy as np
 
 from certirl_check.claims import SEPARATE, LikelyClaim, failed, short
 from certirl_check.enclosures import Enclosure, Floats, enclosed, inverse, least_eigenvalue, stacked, top_eigenvalue
-from certirl_check.harmonics import Box, Functions
+from certirl_check.harmonics import Functions
 from certirl_check.reading import Expert
 from certirl_check.records import RELATIVE, TIGHT, DamagedError, ImpossibleError, Record, TooLittleError, reward_of
 
@@ -31,7 +31,7 @@ class Sums:
     Attributes:
         name: of the component.
         coordinates: of the state that it consists of; None if it is the only one.
-        columns, box: the functions of the state, and their harmonics.
+        columns: the functions of the state.
         tail: τ; None if none was declared.
         counts: transitions of each action ``[A]``.
         gram: Σ χ(s) of each action ``[A, *wide]``.
@@ -46,11 +46,10 @@ class Sums:
         self.coordinates = None if fixed.entry("coordinates") is None else fixed.wholes("coordinates")
         if self.columns.dimension > 3 or not self.columns.closed:
             raise ImpossibleError(f"{self.columns} are no functions that bounds can rest on")
-        self.box = Box.of(self.columns)
         self.counts = sums.array("counts", (None,), "iu").astype(float)
         if len(self.counts) < 2:
             raise DamagedError(f"counts should be of two actions or more, got {len(self.counts)}")
-        self.gram, self.paired = sums.array("gram", (self.actions, *self.box.wide)), sums.flag("paired")
+        self.gram, self.paired = sums.array("gram", (self.actions, *self.columns.wide)), sums.flag("paired")
 
     @property
     def actions(self) -> int:
@@ -60,7 +59,7 @@ class Sums:
     @cached_property
     def grams(self) -> Enclosure:
         """Σ h hᵀ of each action ``[A, k, k]``."""
-        return self.box.lifted(self.gram)
+        return self.columns.lifted(self.gram)
 
     @cached_property
     def precision(self) -> Enclosure:
@@ -78,7 +77,7 @@ class Sums:
     @property
     def rounding(self) -> float:
         """What floating point can have done to a sum over data, as a share of its terms (section 15)."""
-        return float((_STRETCH + self.counts.max() / _BLOCK + 2 * max(self.box.wide) ** 2) * 2.0**-52)
+        return float((_STRETCH + self.counts.max() / _BLOCK + 2 * max(self.columns.wide) ** 2) * 2.0**-52)
 
     def contradictions(self) -> list[str]:
         """What sums over data cannot be."""
@@ -160,7 +159,7 @@ class Ground(Sums):
     def __init__(self, record: Record) -> None:
         s, e = record.record("surrogate", "Surrogate"), record.record("evidence", "Evidence")
         super().__init__(record, record.text("name"), s, e)
-        A, k, wide, d = self.actions, self.columns.size, self.box.wide, self.columns.dimension
+        A, k, wide, d = self.actions, self.columns.size, self.columns.wide, self.columns.dimension
         self.used, self.component = s.wholes("used"), s.whole("component")
         if not self.used or list(self.used) != sorted({*self.used} & {*range(A)}):
             raise DamagedError(f"used should name some of {A} actions in order, got {self.used!r:.60}")
@@ -192,7 +191,7 @@ class Ground(Sums):
         )
         self.cross_moments = e.array("cross_moments", (observed, r, *wide))
         self.tuples = self._tuples() if self.powers else []
-        self.higher = e.array("powers", (len(self.tuples), *self.box.wider)) if self.powers else np.zeros((0, 1))
+        self.higher = e.array("powers", (len(self.tuples), *self.columns.wider)) if self.powers else np.zeros((0, 1))
         if e.has("powers") != self.powers:
             raise DamagedError("higher powers are summed if they were asked for, and only then")
         self.operator_residuals = e.array("operator_residuals", (A, m, k))
@@ -204,7 +203,7 @@ class Ground(Sums):
     @cached_property
     def expected_grams(self) -> Enclosure:
         """Σ h hᵀ from which the weights of bounds come: as fixed beforehand, or observed ``[A, k, k]``."""
-        return self.box.lifted(self.design) if self.ordered else self.grams
+        return self.columns.lifted(self.design) if self.ordered else self.grams
 
     @cached_property
     def expected_precision(self) -> Enclosure:
@@ -279,9 +278,9 @@ class Ground(Sums):
                 R, fit = np.zeros(wide.size), np.zeros(wide.size)
                 R[: len(self.reward.coefficients)] = self.reward.coefficients
                 fit[: self.columns.size] = self.fits[self.used[0]]
-                return Box.of(wide).range(Enclosure(R) @ wide.change + gamma * fit)
+                return wide.bounds(Enclosure(R) @ wide.change + gamma * fit)
         low, high = self.reward.range
-        ends = [self.box.range(enclosed(self.fits[d])) for d in self.used]
+        ends = [self.columns.bounds(enclosed(self.fits[d])) for d in self.used]
         least, most = min(end for end, _ in ends), max(end for _, end in ends)
         return float((enclosed(low) + gamma * least).below), float((enclosed(high) + gamma * most).above)
 
@@ -302,7 +301,7 @@ class Ground(Sums):
         """What neither sums over data nor guesses can be, and what contradicts the reward."""
         k, shares = self.columns.size, float(self.shares.sum())
         diagonal = [self.pairs(self.paired).index((c, c)) for c in range(self.actions)]
-        first = (slice(None),) + (0,) * len(self.box.wide)
+        first = (slice(None),) + (0,) * len(self.columns.wide)
         square = self.residual_moments[diagonal][first]
         sizes = [((self.residuals**2).max(axis=1), square)]  # Σ x_i f is at most √(n Σ f²), as no x_i exceeds 1
         if not self.pointwise:

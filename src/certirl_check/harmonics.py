@@ -19,10 +19,7 @@ from numpy.typing import NDArray
 
 from certirl_check.enclosures import PI, Enclosure, Floats, enclosed, joined, stacked, turn
 
-_DENSE, _LEAST_DENSE, _MOST_DENSE, _MOST_FINE = 20.0, 3.0, 4_000, 40_000
-_VISITED = 4.0
 _ROWS = 4096  # places at which harmonics are computed at once
-_COARSE, _LEAST_COARSE, _MOST_COARSE = 4.0, 2.5, 8_000
 _MOVE, _MOST_CELLS = 0.06, 1_000_000  # how far an expansion of size 1 may move within a cell, and the most cells
 _MOST_VALUES = 1 << 20  # function values of one minimum
 _TOLERANCE = {1: 1e-9, 2: 1e-7}  # of the range of values: how far below the least value its bound may be
@@ -30,90 +27,28 @@ _WIDER = 1 + 1e-12  # covers the rounding of the few operations that it multipli
 
 
 @dataclass(frozen=True)
-class Functions:
-    """The first functions of a family, or the first products of one function of each coordinate.
-
-    Attributes:
-        families: "Legendre", "Chebyshev" or "Fourier" for each coordinate.
-        indices: the number of the function of each coordinate ``[k][d]``.
-        box: (low, high) for each coordinate.
-        order: what decides the order of the products.
-    """
-
-    families: tuple[str, ...]
-    indices: tuple[tuple[int, ...], ...]
-    box: tuple[tuple[float, float], ...]
-    order: tuple[Any, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """How many, k."""
-        return len(self.indices)
-
-    @property
-    def dimension(self) -> int:
-        """The number of coordinates, d."""
-        return len(self.families)
-
-    def __str__(self) -> str:
-        if self.dimension == 1:
-            return f"{self.families[0]}({self.size})"
-        sizes = [max(column) + 1 for column in zip(*self.indices, strict=True)]
-        names = " × ".join(f"{family}({n})" for family, n in zip(self.families, sizes, strict=True))
-        return f"{names}, {self.size} functions"
-
-    @property
-    def domain(self) -> str:
-        """The box in words."""
-        return in_words(self.box)
-
-    def kin(self, other: Functions) -> bool:
-        """Whether one of the two holds the first functions of the other."""
-        same = (self.families, self.box, self.order) == (other.families, other.box, other.order)
-        return same and all(a == b for a, b in zip(self.indices, other.indices, strict=False))
-
-    @cached_property
-    def change(self) -> Enclosure:
-        """B with φ = B h over the harmonics of the same indices ``[k, k]``; of sets that hold every simpler product."""
-        matrix = Enclosure(np.ones((self.size, self.size)))
-        for family, column in zip(self.families, np.array(self.indices).T, strict=True):
-            matrix = matrix * _in_harmonics(family, int(column.max()) + 1)[np.ix_(column, column)]
-        return matrix
-
-    @property
-    def closed(self) -> bool:
-        """Whether every simpler product is there: then the span does not depend on the families."""
-        degrees = {tuple(row) for row in Box.of(self).degrees.tolist()}
-        lower = ((*k[:j], k[j] - 1, *k[j + 1 :]) for k in degrees for j in range(len(k)) if k[j])
-        return degrees.issuperset(lower)
-
-    def range(self, coefficients: Floats) -> tuple[float, float] | None:
-        """Bounds on a combination of the functions; None if some simpler product is missing."""
-        return Box.of(self).range(Enclosure(coefficients) @ self.change) if self.closed else None
-
-    def values(self, coefficients: Floats, states: Floats) -> Floats:
-        """A combination of the functions at states ``[n, d]``, to about the digits of the file."""
-        return np.asarray(Box.of(self).at(states).middle @ (coefficients @ self.change.middle))
-
-
-@dataclass(frozen=True)
 class Grid:
-    """The functions that are linear between the points of a grid, by their values there.
+    """The functions that are multilinear in equal cells of a box, by their values at the corners.
 
     Attributes:
-        counts: points along each coordinate.
-        circles: the coordinates that are circles.
+        counts: points along each coordinate; of one that is periodic the first stands for the last too.
+        periodic: whether each coordinate is.
         box: (low, high) for each coordinate.
     """
 
     counts: tuple[int, ...]
-    circles: tuple[int, ...]
+    periodic: tuple[bool, ...]
     box: tuple[tuple[float, float], ...]
 
     @property
     def size(self) -> int:
         """How many points."""
         return math.prod(self.counts)
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates, d."""
+        return len(self.counts)
 
     def __str__(self) -> str:
         return f"{'×'.join(map(str, self.counts))} points, piecewise linear"
@@ -123,21 +58,53 @@ class Grid:
         """The box in words."""
         return in_words(self.box)
 
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Cells along each coordinate."""
+        return tuple(n - (not wraps) for n, wraps in zip(self.counts, self.periodic, strict=True))
+
+    @cached_property
+    def low(self) -> Floats:
+        """The first corner ``[d]``."""
+        return np.array(self.box)[:, 0]
+
+    @cached_property
+    def sides(self) -> Floats:
+        """Of a cell ``[d]``."""
+        return np.asarray(np.ptp(np.array(self.box), axis=1) / np.array(self.shape))
+
+    @cached_property
+    def reach(self) -> float:
+        """N: the largest coordinate of a state in sides of cells, plus the most cells along a coordinate."""
+        return float((np.abs(self.box).max(axis=1) / self.sides).max()) + max(self.shape)
+
+    def closed(self, values: Floats) -> Floats:
+        """Values at the points, the first ones repeated at the end of periodic coordinates ``[n_1 + 1, …]``."""
+        table = values.reshape(self.counts)
+        for axis, wraps in enumerate(self.periodic):
+            if wraps:
+                table = np.concatenate([table, table.take([0], axis=axis)], axis=axis)
+        return table
+
+    def at(self, table: Floats, places: Floats) -> Floats:
+        """The function with a table of values, at places in sides of cells ``[n, d]``."""
+        before, shares, total = [], [], np.zeros(len(places))
+        for place, steps, wraps in zip(places.T, self.shape, self.periodic, strict=True):
+            place = place % steps if wraps else place
+            before.append(np.clip(np.floor(place).astype(np.int64), 0, steps - 1))
+            shares.append(place - before[-1])
+        for bits in combinations((0, 1), repeat=len(before)):
+            weight = np.prod([share if bit else 1 - share for bit, share in zip(bits, shares, strict=True)], axis=0)
+            total += weight * table[tuple(cell + bit for bit, cell in zip(bits, before, strict=True))]
+        return total
+
     def range(self, coefficients: Floats) -> tuple[float, float] | None:
         """Bounds on the function with these values at the points."""
         return float(coefficients.min()), float(coefficients.max())
 
     def values(self, coefficients: Floats, states: Floats) -> Floats:
         """The function with these values at the points, at states ``[n, d]``."""
-        index, shares = np.zeros((len(states), 1), dtype=int), np.ones((len(states), 1))
-        for axis, (x, n, (low, high)) in enumerate(zip(states.T, self.counts, self.box, strict=True)):
-            steps = n if axis in self.circles else n - 1
-            along = (x - low) / (high - low) * steps
-            left = np.clip(along.astype(int), 0, steps - 1)
-            ends, weights = np.stack([left, (left + 1) % n], 1), np.stack([1 - (along - left), along - left], 1)
-            index = (index[:, :, None] * n + ends[:, None]).reshape(len(states), -1)
-            shares = (shares[:, :, None] * weights[:, None]).reshape(len(states), -1)
-        return np.asarray((coefficients[index] * shares).sum(axis=1))
+        return self.at(self.closed(coefficients), (states - self.low) / self.sides)
 
 
 def in_words(box: Iterable[Iterable[float]]) -> str:
@@ -226,20 +193,9 @@ class Axis:
         """Whether the coordinate is a circle."""
         return self.family == "Fourier"
 
-    @property
-    def narrow(self) -> int:
-        """How many harmonics the functions need."""
-        return (2 if self.periodic else 1) * self.top + 1
-
-    @property
-    def wide(self) -> int:
-        """How many harmonics products of two functions need."""
-        return (4 if self.periodic else 2) * self.top + 1
-
-    @property
-    def wider(self) -> int:
-        """How many harmonics products of four functions need."""
-        return (8 if self.periodic else 4) * self.top + 1
+    def harmonics(self, factors: int) -> int:
+        """How many harmonics products of some functions need."""
+        return (2 if self.periodic else 1) * factors * self.top + 1
 
     def count(self, density: float, least: int) -> int:
         """Points of a mesh, by how many there are for each degree; twice as many on a circle."""
@@ -352,43 +308,113 @@ class Axis:
         return (waves.T * Enclosure(shares, shares * 2.0**-50)) @ points / float(count)
 
 
-class Box:
-    """The harmonics of some functions, and bounds on expansions in them.
+@dataclass(frozen=True)
+class Functions:
+    """The first functions of a family, or the first products of one of each coordinate; their harmonics h, and bounds.
 
     Attributes:
-        functions: whose harmonics they are.
-        indices: the harmonic of each coordinate ``[k, d]``.
-        degrees: their degrees, frequencies on a circle ``[k, d]``.
-        axes: the harmonics of each coordinate.
-        narrow, wide, wider: how many harmonics of each coordinate the functions need, and products of two and four.
+        families: "Legendre", "Chebyshev" or "Fourier" for each coordinate.
+        indices: the number of the function of each coordinate ``[k][d]``.
+        box: (low, high) for each coordinate.
+        order: what decides the order of the products.
     """
 
-    def __init__(self, functions: Functions) -> None:
-        self.functions, self.indices = functions, np.array(functions.indices, dtype=int)
-        columns = zip(self.indices.T, functions.families, strict=True)
-        self.degrees = np.stack([frequency(column, family == "Fourier") for column, family in columns], axis=1)
-        sides = zip(functions.families, self.degrees.max(axis=0).tolist(), functions.box, strict=True)
-        self.axes = [Axis(family, top, *ends) for family, top, ends in sides]
-        self.narrow = tuple(axis.narrow for axis in self.axes)
-        self.wide, self.wider = (tuple(getattr(axis, name) for axis in self.axes) for name in ("wide", "wider"))
+    families: tuple[str, ...]
+    indices: tuple[tuple[int, ...], ...]
+    box: tuple[tuple[float, float], ...]
+    order: tuple[Any, ...] = ()
 
-    @staticmethod
-    @lru_cache(maxsize=32)
-    def of(functions: Functions) -> Box:
-        """The box of some functions, made once."""
-        return Box(functions)
+    @property
+    def size(self) -> int:
+        """How many, k."""
+        return len(self.indices)
 
-    def values(self, places: list[Enclosure]) -> Enclosure:
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates, d."""
+        return len(self.families)
+
+    def __str__(self) -> str:
+        if self.dimension == 1:
+            return f"{self.families[0]}({self.size})"
+        sizes = [max(column) + 1 for column in zip(*self.indices, strict=True)]
+        names = " × ".join(f"{family}({n})" for family, n in zip(self.families, sizes, strict=True))
+        return f"{names}, {self.size} functions"
+
+    def kin(self, other: Functions) -> bool:
+        """Whether one of the two holds the first functions of the other."""
+        same = (self.families, self.box, self.order) == (other.families, other.box, other.order)
+        return same and all(a == b for a, b in zip(self.indices, other.indices, strict=False))
+
+    @property
+    def domain(self) -> str:
+        """The box in words."""
+        return in_words(self.box)
+
+    @cached_property
+    def columns(self) -> NDArray[np.intp]:
+        """The harmonic of each coordinate ``[d, k]``."""
+        return np.array(self.indices, dtype=int).T
+
+    @cached_property
+    def degrees(self) -> NDArray[np.intp]:
+        """Their degrees, frequencies on a circle ``[k, d]``."""
+        sides = zip(self.columns, self.families, strict=True)
+        return np.stack([frequency(column, family == "Fourier") for column, family in sides], axis=1)
+
+    @cached_property
+    def axes(self) -> list[Axis]:
+        """The harmonics of each coordinate."""
+        sides = zip(self.families, self.degrees.max(axis=0).tolist(), self.box, strict=True)
+        return [Axis(family, top, *ends) for family, top, ends in sides]
+
+    @cached_property
+    def closed(self) -> bool:
+        """Whether every simpler product is there: then the span does not depend on the families."""
+        degrees = {tuple(row) for row in self.degrees.tolist()}
+        lower = ((*k[:j], k[j] - 1, *k[j + 1 :]) for k in degrees for j in range(len(k)) if k[j])
+        return degrees.issuperset(lower)
+
+    @cached_property
+    def change(self) -> Enclosure:
+        """B with φ = B h over the harmonics of the same indices ``[k, k]``; of sets that hold every simpler product."""
+        matrix = Enclosure(np.ones((self.size, self.size)))
+        for family, column in zip(self.families, self.columns, strict=True):
+            matrix = matrix * _in_harmonics(family, int(column.max()) + 1)[np.ix_(column, column)]
+        return matrix
+
+    def range(self, coefficients: Floats) -> tuple[float, float] | None:
+        """Bounds on a combination of the functions; None if some simpler product is missing."""
+        return self.bounds(Enclosure(coefficients) @ self.change) if self.closed else None
+
+    def values(self, coefficients: Floats, states: Floats) -> Floats:
+        """A combination of the functions at states ``[n, d]``, to about the digits of the file."""
+        return np.asarray(self.at(states).middle @ (coefficients @ self.change.middle))
+
+    @property
+    def narrow(self) -> tuple[int, ...]:
+        """How many harmonics of each coordinate the functions need."""
+        return tuple(axis.harmonics(1) for axis in self.axes)
+
+    @property
+    def wide(self) -> tuple[int, ...]:
+        """How many products of two functions need."""
+        return tuple(axis.harmonics(2) for axis in self.axes)
+
+    @property
+    def wider(self) -> tuple[int, ...]:
+        """How many products of four functions need."""
+        return tuple(axis.harmonics(4) for axis in self.axes)
+
+    def at_places(self, places: list[Enclosure]) -> Enclosure:
         """h at places, t of each coordinate ``[n]``: ``[n, k]``."""
-        tables = [
-            axis.waves(axis.narrow, t)[column]
-            for axis, t, column in zip(self.axes, places, self.indices.T, strict=True)
-        ]
+        sides = zip(self.axes, places, self.columns, strict=True)
+        tables = [axis.waves(axis.harmonics(1), t)[column] for axis, t, column in sides]
         return math.prod(tables[1:], start=tables[0]).T
 
     def at(self, states: Floats) -> Enclosure:
         """h at states ``[n, d]``: ``[n, k]``."""
-        return self.values([axis.place(x) for axis, x in zip(self.axes, np.asarray(states).T, strict=True)])
+        return self.at_places([axis.place(x) for axis, x in zip(self.axes, np.asarray(states).T, strict=True)])
 
     # Meshes.
 
@@ -396,7 +422,7 @@ class Box:
         """Points along each coordinate, by how many there are for each degree."""
         return tuple(axis.count(density, least) for axis in self.axes)
 
-    def _dense(self, most: int, density: float = _DENSE, least: float = _LEAST_DENSE) -> tuple[int, ...]:
+    def _points(self, density: float, least: float = 0.0, most: float = math.inf) -> tuple[int, ...]:
         while math.prod(self.counts(density, 1)) > most and density > least:
             density -= 0.25
         return self.counts(density)
@@ -404,22 +430,22 @@ class Box:
     @cached_property
     def dense(self) -> tuple[int, ...]:
         """Points for suprema of products of two expansions."""
-        return self._dense(_MOST_DENSE)
+        return self._points(20.0, 3.0, 4_000)
 
     @cached_property
     def fine(self) -> tuple[int, ...]:
         """More of them, for suprema that are taken once."""
-        return self._dense(_MOST_FINE)
+        return self._points(20.0, 3.0, 40_000)
 
     @cached_property
     def visited(self) -> tuple[int, ...]:
         """Few, for bounds that need not be sharp."""
-        return self.counts(_VISITED)
+        return self._points(4.0)
 
     @cached_property
     def coarse(self) -> tuple[int, ...]:
         """Few as well, fewer where there are many functions."""
-        return self._dense(_MOST_COARSE, _COARSE, _LEAST_COARSE)
+        return self._points(4.0, 2.5, 8_000)
 
     def blocks(self, counts: tuple[int, ...], length: int) -> Iterator[Enclosure]:
         """h at the points of a mesh, ``length`` of them at once."""
@@ -429,10 +455,10 @@ class Box:
     def mesh(self, counts: tuple[int, ...], *, harmonics: bool = True, rows: slice = slice(None)) -> Enclosure:
         """h at the points of a mesh ``[N, k]``, the last coordinate varying fastest; or the functions themselves."""
         tables, numbers = [], np.indices(counts).reshape(len(counts), -1)[:, rows]
-        for axis, n, column, number in zip(self.axes, counts, self.indices.T, numbers, strict=True):
-            table = axis.waves(axis.narrow, axis.spread(n))
+        for axis, n, column, number in zip(self.axes, counts, self.columns, numbers, strict=True):
+            table = axis.waves(axis.harmonics(1), axis.spread(n))
             if not harmonics:
-                table = _in_harmonics(axis.family, axis.narrow) @ table
+                table = _in_harmonics(axis.family, axis.harmonics(1)) @ table
             tables.append(table[np.ix_(column, number)])
         return math.prod(tables[1:], start=tables[0]).T
 
@@ -464,12 +490,12 @@ class Box:
     @cached_property
     def _lifting(self) -> list[tuple[NDArray[np.intp], Floats]]:
         """Places in the sums and shares, 2^d of each for every pair of functions ``[k, k]``."""
-        size, lifting = len(self.indices), []
+        size, lifting = self.size, []
         for terms in combinations((0, 1), repeat=len(self.axes)):
             places, shares = np.zeros((size, size), dtype=np.intp), np.ones((size, size))
-            for term, column, axis in zip(terms, self.indices.T.tolist(), self.axes, strict=True):
+            for term, column, axis in zip(terms, self.columns.tolist(), self.axes, strict=True):
                 table = np.array([[axis.product(i, j)[term] for j in column] for i in column])  # [k, k, 2]
-                places, shares = places * axis.wide + table[..., 0].astype(np.intp), shares * table[..., 1]
+                places, shares = places * axis.harmonics(2) + table[..., 0].astype(np.intp), shares * table[..., 1]
             lifting.append((places, shares))
         return lifting
 
@@ -495,7 +521,8 @@ class Box:
     def tensor(self, curve: Enclosure) -> Enclosure:
         """An expansion as coefficients of all products of harmonics ``[*narrow]``."""
         middle, radius = np.zeros(self.narrow), np.zeros(self.narrow)
-        middle[tuple(self.indices.T)], radius[tuple(self.indices.T)] = curve.middle, curve.radius
+        place = tuple(self.columns)
+        middle[place], radius[place] = curve.middle, curve.radius
         return Enclosure(middle, radius)
 
     def on_axes(self, tensor: Enclosure, places: list[Enclosure]) -> Enclosure:
@@ -510,7 +537,7 @@ class Box:
 
     def cells(self, cuts: list[Floats] | None = None) -> Cells:
         """Cells that are even in angle, cut further at given numbers of each coordinate; any would be sound."""
-        most, ends = _MOST_CELLS ** (1 / len(self.axes)), [np.array(side) for side in self.functions.box]
+        most, ends = _MOST_CELLS ** (1 / len(self.axes)), [np.array(side) for side in self.box]
         return Cells([axis.edges(most, own) for axis, own in zip(self.axes, cuts or ends, strict=True)])
 
     def places(self, cells: Cells) -> list[Enclosure]:
@@ -554,13 +581,9 @@ class Box:
         low, high = float(values.below.min()), float(values.above.max())
         return float(((enclosed(high) + low) * 0.5 + (enclosed(high) - low) * 0.5 * self.inflation(self.dense)).above)
 
-    def range(self, curve: Enclosure) -> tuple[float, float]:
+    def bounds(self, curve: Enclosure) -> tuple[float, float]:
         """Bounds on the values of an expansion."""
-        return self.minimum(curve), -self.minimum(-curve)
-
-    def minimum(self, curve: Enclosure) -> float:
-        """No larger than the least value of an expansion."""
-        return self.least(curve)[0]
+        return self.least(curve)[0], -self.least(-curve)[0]
 
     def least(self, curve: Enclosure) -> tuple[float, float]:
         """Bounds on the least value of an expansion from below and above, by branch and bound in the angles.
@@ -597,7 +620,7 @@ class Box:
             sides = zip(self.axes, turns, strict=True)
             places = [2.0 * share - 1.0 if axis.periodic else -turn(share)[1] for axis, share in sides]
             blocks = range(0, len(places[0]), _ROWS)
-            values = joined([self.values([t[i : i + _ROWS] for t in places])[:, 1:] @ rest for i in blocks])
+            values = joined([self.at_places([t[i : i + _ROWS] for t in places])[:, 1:] @ rest for i in blocks])
             best = min(best, float(values.above.min()))
 
 

@@ -41,50 +41,40 @@ Ints = NDArray[np.int64]
 
 @cache
 def _table() -> Floats:
-    """Taylor coefficients of Φ at k/16, |k| ≤ 144 ``[points, terms]``, each correct to a rounding."""
+    """Taylor coefficients of Φ at k/16, |k| ≤ 144 ``[terms, points]``, each correct to a rounding.
+
+    Φ − ½ = φ Σ x^n/(1·3···n) over odd n, and of the coefficients (j + 2)c_{j+2} = −x c_{j+1} − j c_j/(j + 1).
+    """
     rows = []
     with localcontext() as context:
         context.prec = 60
         root = (2 * Decimal("3.14159265358979323846264338327950288419716939937510582097494")).sqrt()
-        for k in range(FARTHEST * STEP + 1):
-            x = Decimal(k) / STEP
-            density = (-x * x / 2).exp() / root
-            term = total = x
-            n = 1
-            while term > Decimal(10) ** -50:
+        for k in range(-FARTHEST * STEP, FARTHEST * STEP + 1):
+            x, n = Decimal(k) / STEP, 1
+            density, term, total = (-x * x / 2).exp() / root, x, x
+            while abs(term) > Decimal(10) ** -50:
                 n += 2
-                term = term * x * x / n
+                term *= x * x / n
                 total += term
-            hermite = [Decimal(1), x]
-            for j in range(1, TERMS):
-                hermite.append(x * hermite[j] - j * hermite[j - 1])
-            row = [Decimal("0.5") + density * total]
-            factorial = Decimal(1)
-            for j in range(1, TERMS):
-                factorial *= j
-                row.append((-1) ** (j - 1) * density * hermite[j - 1] / factorial)
-            rows.append(row)
-    upper = np.array([[float(x) for x in row] for row in rows])
-    lower = upper[:0:-1] * np.where(np.arange(TERMS) % 2, 1.0, -1.0)
-    lower[:, 0] = [float(1 - row[0]) for row in rows[:0:-1]]
-    return np.concatenate([lower, upper])
+            row = [Decimal("0.5") + density * total, density]
+            for j in range(TERMS - 2):
+                row.append(-(x * row[j + 1] + row[j] * j / (j + 1)) / (j + 2))
+            rows.append([float(c) for c in row])
+    return np.array(rows).T.copy()
 
 
 def normal(u: Floats) -> tuple[Floats, Floats]:
     """Φ and φ with errors of `ERROR` at most; beyond ±9 they are 0 or 1 and 0 up to 10⁻¹⁸."""
     inside = np.clip(u, -FARTHEST, FARTHEST)
     k = np.rint(inside * STEP).astype(np.int64)
-    rest, rows, terms = inside - k / STEP, k + FARTHEST * STEP, np.ascontiguousarray(_table().T)
+    rest, places, terms = inside - k / STEP, k + FARTHEST * STEP, _table()
     value, slope = np.zeros_like(rest), np.zeros_like(rest)
-    for j in reversed(range(TERMS)):
-        column = terms[j].take(rows)
-        value *= rest
-        value += column
-        if j:
-            column *= j
-            slope *= rest
-            slope += column
-    return np.where(u > FARTHEST, 1.0, np.where(u < -FARTHEST, 0.0, value)), np.where(np.abs(u) > FARTHEST, 0.0, slope)
+    for j in range(TERMS - 1, 0, -1):
+        column = terms[j].take(places)
+        value = value * rest + column
+        slope = slope * rest + j * column
+    value = np.where(np.abs(u) > FARTHEST, u > 0, value * rest + terms[0].take(places))
+    return value, np.where(np.abs(u) > FARTHEST, 0.0, slope)
 
 
 def _radius(q: int, delta: float) -> float:
@@ -93,17 +83,12 @@ def _radius(q: int, delta: float) -> float:
     def upper(half: int, x: Floats) -> Floats:
         return np.exp(-x) * sum(x**k / math.factorial(k) for k in range(half))
 
-    def fails(square: float) -> bool:
+    low, high = float(q), 40 * (q - math.log(delta))
+    for _ in range(80):
+        square = (low + high) / 2
         b = square - np.linspace(0.5, min(square, 12.0), 400)
         chances = (q * upper(q // 2 + 1, b / 2) - b * upper(q // 2, b / 2)) / (square - b)
-        return float(chances.min()) * MORE > delta
-
-    low, high = float(q), q + 4.0
-    while fails(high):
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if fails(middle) else (low, middle)
+        low, high = (square, high) if float(chances.min()) * MORE > delta else (low, square)
     return high * MORE
 
 
@@ -127,6 +112,11 @@ class Rows(NamedTuple):
     x: Floats
     after: Floats
     wall: float
+
+    @property
+    def full(self) -> Floats:
+        """Σxxᵀ of all rows."""
+        return np.asarray(self.gram + self.x.T @ self.x)
 
     def score(self, theta: Floats, std: float, shift: Any = 0.0) -> tuple[Floats, Floats, float]:
         """S(θ), w from below with the drift nearer to the walls by a shift, and the error of S."""
@@ -153,7 +143,7 @@ def _drifts(rows: list[Rows], std: float, delta: float, kind: str) -> Set:
     for ridge in RIDGES:
         square = 2 * math.log(len(RIDGES) / delta)
         for row in rows:
-            (a, b), (_, d) = row.gram + row.x.T @ row.x
+            (a, b), (_, d) = row.full
             square += math.log((1 + a / ridge) * (1 + d / ridge) - (b / ridge) ** 2)
         sets.append(_set(rows, std, square * MORE, ridge))
     return min(sets, key=lambda drifts: float(drifts.shape[:, [0, 1], [0, 1]].sum()))
@@ -163,7 +153,6 @@ def _set(rows: list[Rows], std: float, square: float, ridge: float) -> Set:
     """(K1) with r² and ν."""
     thetas, rest = [], 0.0
     for row in rows:
-        full = row.gram + row.x.T @ row.x + ridge * np.eye(2)
         if not _spread_out(row.gram):
             raise TooLittleError("the transitions inside the interval do not determine a drift")
         theta = np.linalg.solve(row.gram, row.crossed)  # a guess, as all that follows
@@ -171,18 +160,18 @@ def _set(rows: list[Rows], std: float, square: float, ridge: float) -> Set:
             total, w, _ = row.score(theta, std)
             theta = theta + std * np.linalg.solve(row.gram + (row.x * w[:, None]).T @ row.x, total)
         total, _, error = row.score(theta, std)
-        flat = inverse(enclosed(full))
-        rest += (
-            float(((enclosed(total) @ flat * total).sum().root() + enclosed(error) * flat.size.sum() ** 0.5).above) ** 2
-        )
+        flat = inverse(enclosed(row.full + ridge * np.eye(2)))
+        length = (enclosed(total) @ flat * total).sum().root() + enclosed(error) * flat.size.sum() ** 0.5
+        rest += float(length.above) ** 2
         thetas.append(theta)
     rho = std * (math.sqrt(square) + math.sqrt(rest)) * MORE
     shapes = []
     for row, theta in zip(rows, thetas, strict=True):
-        full, lower = row.gram + row.x.T @ row.x + ridge * np.eye(2), row.gram
+        lower = row.gram
         for _ in range(ROUNDS + 1):
             flat = inverse(enclosed(lower))
-            shape = rho**2 * _ratio(lower, full, flat.middle) * (flat.middle + 2 * flat.radius.max() * np.eye(2)) * MORE
+            share = rho**2 * _ratio(lower, row.full + ridge * np.eye(2), flat.middle) * MORE
+            shape = share * (flat.middle + 2 * flat.radius.max() * np.eye(2))
             spread = np.sqrt(np.einsum("ni,ij,nj->n", row.x, shape, row.x)) * MORE
             _, w, _ = row.score(theta, std, spread)
             lower = row.gram + (row.x * w[:, None]).T @ row.x

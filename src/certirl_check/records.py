@@ -290,6 +290,13 @@ class Record:
             ratio = highest
         return Functions(families, indices, box, (index, ratio))
 
+    def grid(self) -> Grid:
+        """Equal cells of a box."""
+        counts, periodic, box = self.wholes("counts"), self.wholes("periodic"), self.box("box")
+        if len(counts) != len(box) or not all(2 <= n <= MOST for n in counts):
+            raise DamagedError(f"{self.place} should have two points or more along every coordinate")
+        return Grid(counts, tuple(axis in periodic for axis in range(len(counts))), box)
+
     @property
     def status(self) -> str:
         """The status of a solution: the weakest of its findings."""
@@ -348,19 +355,11 @@ def components_of(record: Record) -> list[Reward]:
         bases: list[Functions | Grid] = [part.functions("basis") for part in parts]
         named = [(part.text("name"), part.wholes("coordinates")) for part in parts]
     else:
-        bases = [_grid(basis) if basis.kind == "Cells" else record.functions("basis")]
+        bases = [basis.grid() if basis.kind == "Cells" else record.functions("basis")]
         named = [("", tuple(range(len(bases[0].box))))]
     ends = np.cumsum([0, *(functions.size for functions in bases)])
     numbers = np.split(record.array("coefficients", (int(ends[-1]),)), ends[1:-1])
     return [Reward(*name, functions, own) for name, functions, own in zip(named, bases, numbers, strict=True)]
-
-
-def _grid(record: Record) -> Grid:
-    """The points of a piecewise linear function."""
-    grid = Grid(record.wholes("counts"), record.wholes("periodic"), record.box("box"))
-    if len(grid.counts) != len(grid.box) or not all(2 <= n <= MOST for n in grid.counts):
-        raise DamagedError(f"{record.place} should have two points or more along every coordinate")
-    return grid
 
 
 def reward_of(record: Record, unit: float) -> Reward:

@@ -17,7 +17,6 @@ from certirl_check.claims import DRAWS, FIXED_BEFORE, at_most, failed, short
 from certirl_check.deviations import sloped
 from certirl_check.enclosures import Enclosure, Floats, enclosed, inverse, logarithm, stacked
 from certirl_check.grounds import Sums, SumsClaim
-from certirl_check.harmonics import Box
 from certirl_check.records import ALIKE, RELATIVE, TIGHT, DamagedError, ImpossibleError, Record
 
 
@@ -47,7 +46,7 @@ class Cover(Sums):
         self.splits = cover.array("splits", (self.cones - p - 1, 4), "iu")
         self.slopes, self.shares = cover.array("slopes", (numbers,)), cover.array("shares", (numbers,))
         self.fits, self.residuals = cover.array("fits", (A, p, k)), sums.array("residuals", (A, p, k))
-        self.moments = sums.array("moments", (len(self.pairs), *self.box.wide))
+        self.moments = sums.array("moments", (len(self.pairs), *self.columns.wide))
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
@@ -131,10 +130,10 @@ class Numbers:
 
 def numbers(g: Cover, delta: float) -> Numbers:
     """w·x for all cones and for the axes, with what they can be wrong by."""
-    box, (A, p, k) = g.box, g.fits.shape
+    columns, (A, p, k) = g.columns, g.fits.shape
     condition, which, w = g.condition, np.repeat(np.arange(g.cones + 1), [p] * g.cones + [2 * p]), g.directions()
     contrast = g.probabilities - np.eye(A)[g.compared]
-    x = box.at(g.states)
+    x = columns.at(g.states)
     pulls = [enclosed(g.mixtures) @ (x * contrast[:, c, None]) for c in range(A)]  # g_c [F + 1, k]
     q = [pull @ g.precision[c] for c, pull in enumerate(pulls)]
     means = stacked([pulls[c] @ g.fits[c].T + q[c] @ g.residuals[c].T for c in range(A)]).sum(0)
@@ -158,30 +157,29 @@ def _second_moments(g: Cover, q: list[Enclosure], w: Enclosure, which: NDArray[n
     p, total = len(g.corners), Enclosure(np.zeros(len(w)))
     for (one, other), moment in zip(g.pairs, g.moments, strict=True):
         (c, i), (d, j) = divmod(one, p), divmod(other, p)
-        form = ((q[c] @ g.box.lifted(moment)) * q[d]).sum()
+        form = ((q[c] @ g.columns.lifted(moment)) * q[d]).sum()
         total = total + w[:, i] * w[:, j] * form[which] * (1.0 if one == other else 2.0)
     return total.positive()
 
 
 def _ranges(g: Cover, w: Enclosure) -> tuple[Floats, Enclosure]:
     """w·ψ is within middle ± half at every state: ``[N]`` each."""
-    box = Box.of(g.functions)
-    table = box.mesh(box.dense, harmonics=False)[:, 1:]
+    table = g.functions.mesh(g.functions.dense, harmonics=False)[:, 1:]
     low, high = np.empty(len(w)), np.empty(len(w))
     for start in range(0, len(w), 256):
         values = w[start : start + 256] @ table.T
         low[start : start + 256], high[start : start + 256] = values.below.min(axis=1), values.above.max(axis=1)
     middle = (low + high) / 2
     reach = np.maximum((enclosed(high) - middle).above, (enclosed(middle) - low).above)
-    return middle, enclosed(reach) * box.inflation(box.dense)
+    return middle, enclosed(reach) * g.functions.inflation(g.functions.dense)
 
 
 def _largest(
     g: Cover, q: list[Enclosure], w: Enclosure, which: NDArray[np.intp], middle: Floats, half: Enclosure
 ) -> Floats:
     """sup|Z| of the terms of every number ``[N]``."""
-    x, A, largest = g.box.dense_values.T, len(q), np.empty(len(w))
-    fitted, double = enclosed(g.fits) @ x, g.box.inflation(g.box.dense, 2)  # [A, p, q]
+    x, A, largest = g.columns.dense_values.T, len(q), np.empty(len(w))
+    fitted, double = enclosed(g.fits) @ x, g.columns.inflation(g.columns.dense, 2)  # [A, p, q]
     for number in range(len(g.mixtures)):
         rows = np.flatnonzero(which == number)
         swings = stacked([weights[number] @ x for weights in q])  # [A, q]
