@@ -45,31 +45,19 @@ _POINTS = 1024  # worked on at once
 
 
 class Points(NamedTuple):
-    """Functionals at n points: observed sums, second moments, largest terms and what was to be expected.
+    """Functionals at n points: observed sums, second moments, largest terms and what was to be expected."""
 
-    Attributes:
-        value, shift: ΣZ(V̂) and Σ_i c̃_iΣZ(f_i) ``[n]``.
-        turned: the length of Mᵀ(ΣZ(f_i))_i ``[n]``.
-        square, squares: ΣZ(V̂)² and Σ_iΣZ(f_i)², or S₁ if u is bounded at points ``[n]``.
-        cross: ΣZ(V̂)Z(f_i) ``[n, r]``.
-        largest: bounds on |Z(V̂)| and ‖Z(f)‖, or on |Z(u)| for |u| ≤ 1 ``[n, 2]``.
-        powers: ΣZ(V̂)³ and ΣZ(V̂)⁴ ``[n, 2]``; ``[n, 0]`` where they were not summed.
-        expected: ΣZ(V̂)² by training data ``[n]``.
-        mismatch: ‖B_c⁻ᵀ(G_c⁻¹ − G0_c⁻¹)ω_c‖ for every action ``[n, A]``; ``[n, 0]`` for independent rows.
-        magnified: Ω, by how much the tail is magnified ``[n]``.
-    """
-
-    value: Enclosure
-    shift: Enclosure
-    turned: Enclosure
-    square: Enclosure
-    squares: Enclosure
-    cross: Enclosure
-    largest: Floats
-    powers: Enclosure
-    expected: Floats
-    mismatch: Enclosure
-    magnified: Enclosure
+    value: Enclosure  # ΣZ(V̂) [n]
+    shift: Enclosure  # Σ_i c̃_iΣZ(f_i) [n]
+    turned: Enclosure  # the length of Mᵀ(ΣZ(f_i))_i [n]
+    square: Enclosure  # ΣZ(V̂)² [n]
+    squares: Enclosure  # Σ_iΣZ(f_i)², or S₁ if u is bounded at points [n]
+    cross: Enclosure  # ΣZ(V̂)Z(f_i) [n, r]
+    largest: Floats  # bounds on |Z(V̂)| and ‖Z(f)‖, or on |Z(u)| for |u| ≤ 1 [n, 2]
+    powers: Enclosure  # ΣZ(V̂)³ and ΣZ(V̂)⁴ [n, 2]; [n, 0] where they were not summed
+    expected: Floats  # ΣZ(V̂)² by training data [n]
+    mismatch: Enclosure  # ‖B_c⁻ᵀ(G_c⁻¹ − G0_c⁻¹)ω_c‖ for every action [n, A]; [n, 0] for independent rows
+    magnified: Enclosure  # Ω, by how much the tail is magnified [n]
 
 
 Pair = tuple[int, int] | None
@@ -85,21 +73,14 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """−below ≤ D_ba − curve ≤ above at the points of the mesh; tail and rounding come on top.
+    """−below ≤ D_ba − curve ≤ above at the points of the mesh; tail and rounding come on top."""
 
-    Attributes:
-        pair: (b, a).
-        curve: in the harmonics ``[k]``.
-        estimation, second: the radius at the points, below and above ``[2, N_1, …, N_d]``, without u and what u adds.
-        tail, rounding: everywhere.
-    """
-
-    pair: tuple[int, int]
-    curve: Enclosure
-    estimation: Floats
-    second: Floats
-    tail: float
-    rounding: float
+    pair: tuple[int, int]  # (b, a)
+    curve: Enclosure  # in the harmonics [k]
+    estimation: Floats  # the radius at the points without u, below and above [2, N_1, …, N_d]
+    second: Floats  # what u adds to it
+    tail: float  # everywhere
+    rounding: float  # everywhere
 
 
 class Derivation:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,27 +88,16 @@ class Maxima:
 
 
 class Image(NamedTuple):
-    """Next states of n cells, and V̂ there: value + slope·(s − m) ± radius.
+    """Next states of n cells, and V̂ there: value + slope·(s − m) ± radius."""
 
-    Attributes:
-        after, slopes, spreads: y, and J with |J − slopes| ≤ spreads: next states are y + J·(s − m).
-        first, last: the cells that they meet ``[n, d]``.
-        value, slope, radius: of V̂.
-    """
-
-    after: Floats
-    slopes: Floats
-    spreads: Floats
-    first: Integers
+    after: Floats  # y: next states are y + J·(s − m) [n, d]
+    slopes: Floats  # of J [n, d, d]
+    spreads: Floats  # |J − slopes| is at most this
+    first: Integers  # of the cells that they meet [n, d]
     last: Integers
-    value: Floats
+    value: Floats  # of V̂ at y
     slope: Floats
     radius: Floats
-
-    @property
-    def reach(self) -> Floats:
-        """How far next states may be from y ``[n, d]``."""
-        return (np.abs(self.slopes) + self.spreads).sum(axis=2) / 2
 
 
 class Field:
@@ -213,11 +202,11 @@ class Answers:
         self.row = np.full(math.prod(lattice.shape), -1)
         self.row[live] = np.arange(len(live))
 
-    def variants(self, cells: Integers, numbers: Integers, action: int) -> tuple[Variants, Any]:
+    def variants(self, cells: Integers, numbers: Integers, action: int) -> Variants:
         """Next states of cells; no cell has more than one kind."""
         after = self.after[action, self.row[numbers]]
         spreads = np.broadcast_to(self.bounds[action], (len(after), *self.bounds.shape[1:]))
-        return [(after, np.zeros(spreads.shape), spreads)], None
+        return [(after, np.zeros(spreads.shape), spreads)]
 
 
 class Physics:
@@ -270,8 +259,8 @@ class Physics:
         if not error < 2.0**-48 * lattice.reach * lattice.sides[1]:
             raise ImpossibleError("the constants of the simulator are too large")
 
-    def variants(self, cells: Integers, numbers: Integers, action: int) -> tuple[Variants, Any]:
-        """Next states of cells, and which of them have a second kind: the state at rest at the wall."""
+    def variants(self, cells: Integers, numbers: Integers, action: int) -> Variants:
+        """Next states of cells; where some may stop at the wall also those that do, the others as they are."""
         lattice, (width, height), step = self.lattice, self.lattice.sides, float(self.step.middle)
         position, velocity = (lattice.low[i] + (cells[:, i] + 0.5) * lattice.sides[i] for i in (0, 1))
         velocity = velocity + self.wave.middle[cells[:, 0]] + float(self.push[action].middle)
@@ -288,7 +277,7 @@ class Physics:
         rows = np.stack([(step * slopes + [width, 0.0]) / width, slopes / height], axis=1)
         deviations = np.stack([step * spreads / width, spreads / height], axis=1)
         if not self.is_car:
-            return [(after, rows, deviations)], None
+            return [(after, rows, deviations)]
         wall, zero = (self.wall - lattice.low[0]) / width, -lattice.low[1] / height
         far = (np.abs(rows) + deviations).sum(axis=2) / 2 + 2.0**-46 * lattice.reach
         low, high = after - far, after + far
@@ -297,7 +286,8 @@ class Physics:
         after[always], rows[always], deviations[always] = [wall, zero], 0.0, 0.0
         rest, still = np.where(stopped[:, None], [wall, zero], after), np.where(stopped[:, None, None], 0.0, rows)
         stiff = np.where(stopped[:, None, None], 0.0, deviations)
-        return [(after, rows, deviations), (rest, still, stiff)], stopped & ~always
+        both = [(after, rows, deviations), (rest, still, stiff)]
+        return both if (stopped & ~always).any() else both[:1]
 
 
 # The certificate.
@@ -387,18 +377,11 @@ class CellCertificate(Claim):
             numbers = self.live[start : start + BLOCK]
             cells = np.stack(np.unravel_index(numbers, lattice.shape), axis=1).astype(np.int64)
             every = [self.dynamics.variants(cells, numbers, action) for action in range(self.dynamics.actions)]
-            walls = [wall for _, wall in every if wall is not None]
-            several = np.any(walls, axis=0) if walls else np.zeros(len(numbers), dtype=bool)
-            for rows, count in ((np.flatnonzero(~several), 1), (np.flatnonzero(several), None)):
-                if not len(rows):
-                    continue
-                images = [[field.image(*(x[rows] for x in one)) for one in variants[:count]] for variants, _ in every]
-                excess = None if here is None else tuple(x[numbers[rows]] for x in here)
-                margins[numbers[rows]] = self._block(field, images, numbers[rows], excess, (above, below), wrong)
-        if not (
-            self.margins[self.live] <= margins[self.live]
-        ).all():  # nor is anything no larger than what is no number
-            wrong.add("a margin is larger than what follows")
+            images = [[field.image(*one) for one in variants] for variants in every]
+            excess = None if here is None else tuple(x[numbers] for x in here)
+            margins[numbers] = self._block(field, images, numbers, excess, (above, below), wrong)
+        follows = self.margins[self.live] <= margins[self.live]  # nothing is no larger than what is no number
+        wrong |= set(failed((follows.all(), "a margin is larger than what follows")))
         decided = self.margins > 0
         self.derived = float(margins[decided].min()) / self.discount if decided.any() else -math.inf
         self.share, self.regret = float(decided[self.live].mean()), float((self.above + self.below).max()) / self.span
@@ -425,10 +408,9 @@ class CellCertificate(Claim):
     ) -> Floats:  # fmt: skip
         """The margins of some cells; what does not follow there is added to the sentences."""
         chosen, rows, (above, below) = self.actions[numbers], np.arange(len(numbers)), bounds
-        policy = [
-            Image(*(np.stack(entries)[chosen, rows] for entries in zip(*variants, strict=True)))
-            for variants in zip(*images, strict=True)
-        ]
+        count = max(map(len, images))
+        kinds = zip(*(variants * (count // len(variants)) for variants in images), strict=True)
+        policy = [Image(*(np.stack(entries)[chosen, rows] for entries in zip(*kind, strict=True))) for kind in kinds]
         after_policy = np.max([below.over(x.first, x.last) for x in policy], axis=0)
         least = np.full(len(numbers), np.inf)
         for action, variants in enumerate(images):

@@ -181,10 +181,7 @@ class Certificate(SumsClaim):
         used, marks = tuple(np.flatnonzero(taken.any(axis=0)).tolist()), expert.marks
         same = g.marks.shape == marks.shape and np.allclose(g.marks, marks, rtol=TIGHT, atol=0)
         return failed(
-            (
-                expert.box == g.columns.box,
-                f"the expert is on {expert.box!r:.60}, the columns are on {g.columns.domain}",
-            ),
+            (expert.box == g.columns.box, f"the expert is on {expert.box!r:.60}, the columns on {g.columns.domain}"),
             (taken.any(axis=1).all(), "the expert takes no action at some state"),
             (used == g.used, f"the expert takes other actions somewhere than {', '.join(map(str, g.used))}"),
             (same, "the tents do not stand where the expert switches"),
@@ -225,7 +222,7 @@ class Certificate(SumsClaim):
         others = [term for place, term in terms.items() if place not in grounds]
         coordinates = sorted(c for term in listed for c in term.coordinates)
         terminal = solution.record("stats").entry("terminal") is not None or reward.has_terminal
-        discount, actions = solution.number("discount"), solution.whole("n_actions", 2)
+        discount, actions = solution.number("discount"), solution.whole("n_actions")
         taken = action is None or ((solution.whole("expert"),) == g.used and self.tube is None)
         proved = self.holds or solution.status != "certified"
         return failed(
@@ -266,25 +263,15 @@ class Certificate(SumsClaim):
     def trusted(self) -> list[str]:
         """What no file can show."""
         rows = IN_ORDER if self.first.ordered else DRAWS
-        trusted = [rows.format(", valued with this reward"), *self.record.notes(), *self.assumptions()]
+        trusted = [rows.format(", valued with this reward"), *self.notes, *self.assumptions()]
         trusted.append(FIXED_BEFORE.format("the reward, the guesses"))
-        if self.expert is not None:
-            within = "between two neighbours only what it takes at one of them"
-            if len(self.expert.shape) > 1:
-                beside = "or at those of cells beside it where these disagree"
-                within = f"within a cell only what it takes at its corners, {beside}"
-            states = f"at {self.expert.corners} evenly spaced states"
-            trusted.append(f"the expert takes what the file says {states}, and {within}")
-        for ground in self.grounds:
-            if ground.reward.basis is None:
-                low, high, dropped = (
-                    short(ground.unit * x) for x in (ground.reward.low, ground.reward.high, ground.dropped)
-                )
-                about = "the certificate is about your reward"
-                trusted.append(f"{about}, which is not in the file and stays within [{low}, {high}]")
-                if self.expert is not None:
-                    value = "the value that was guessed for it"
-                    trusted.append(f"{value} differs by {dropped} between two states of the file")
+        trusted += [] if self.expert is None else [self.expert.assumption]
+        for ground in [ground for ground in self.grounds if ground.reward.basis is None]:
+            low, high, dropped = (short(ground.unit * x) for x in (*ground.reward.range, ground.dropped))
+            about = "the certificate is about your reward, which is not in the file and stays within"
+            trusted.append(f"{about} [{low}, {high}]")
+            if self.expert is not None:
+                trusted.append(f"the value that was guessed for it differs by {dropped} between two states of the file")
         return trusted
 
     # What follows.
@@ -309,16 +296,8 @@ class Certificate(SumsClaim):
         estimate, lost = float(worst[:, 1].sum()), float((worst[:, 1] - worst[:, 0]).sum())
         scale = abs(estimate) + lost
         slack = RELATIVE * scale + 2 * float(worst[:, 2].sum())
-        account = f"{short(estimate)} estimated − {short(lost, 2)} lost = {short(margin)}"
-        self.account = [("margin", f"{account}; the file says {short(self.margin)}")]
         self.statement = self._statement(min(margin, self.margin), allowed)
-        wrong = failed(
-            (margin > 0 or not self.holds, "the margin that follows from the sums is not positive"),
-            (
-                self.margin <= margin + slack,
-                f"the claimed margin is larger than what follows from the sums, {short(margin)}",
-            ),
-        )
+        wrong = self.compare_margin(estimate, slack, holds=self.holds)
         if self.tube is not None:
             return wrong + self._compare_tube(self.tube, work[0], readings[0], scale)
         shown = self.record.array("bounds", (None, self.first.actions - 1), finite=False)

@@ -109,6 +109,24 @@ class LikelyClaim(Claim):
             (not _MOST_DELTA < delta < 1, f"δ = {delta:g}: {meaning}"),
         )
 
+    def compare_margin(self, estimate: float, slack: float, *, holds: bool) -> list[str]:
+        """What of the margin does not follow; the account says how it was derived."""
+        lost = short(estimate - self.derived, 2)
+        account = (
+            f"{short(estimate)} estimated − {lost} lost = {short(self.derived)}; the file says {short(self.margin)}"
+        )
+        self.account = [("margin", account)]
+        larger = f"the claimed margin is larger than what follows from the sums, {short(self.derived)}"
+        return failed(
+            (self.derived > 0 or not holds, "the margin that follows from the sums is not positive"),
+            (self.margin <= self.derived + slack, larger),
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What was done to the log while it was read, as assumptions."""
+        return [f"the dynamics are those of the log as it was read: {note}" for note in self.record.texts("log_notes")]
+
     @property
     def spent(self) -> str:
         """δ and its parts in words."""

@@ -109,18 +109,12 @@ def hoeffding_norm(trace: Enclosure, top: float, log_term: Enclosure) -> Enclosu
 
 
 class Length(NamedTuple):
-    """What bounds the length of the noise of a vector.
+    """What bounds the length of the noise of a vector."""
 
-    Attributes:
-        size: its entries.
-        longest: its longest term.
-        observed, expected: trace and largest eigenvalue of its second moments.
-    """
-
-    size: int
-    longest: float
-    observed: tuple[Enclosure, float]
-    expected: tuple[float, float]
+    size: int  # its entries
+    longest: float  # its longest term
+    observed: tuple[Enclosure, float]  # trace and largest eigenvalue of its second moments
+    expected: tuple[float, float]  # the same, by training data
 
 
 Rates = tuple[float, float] | None

@@ -133,11 +133,9 @@ class SumsClaim(LikelyClaim):
         fits = all(len(part.coordinates or ()) == part.columns.dimension for part in parts)
         apart = fits and len(set(coordinates)) == len(coordinates)
         alike = [part.paired == parts[0].paired and (part.counts == parts[0].counts).all() for part in parts]
+        alone = [part.coordinates for part in parts] == [None]
         return wrong + failed(
-            (
-                apart or [part.coordinates for part in parts] == [None],
-                "the components are not groups of different coordinates",
-            ),
+            (alone or apart, "the components are not groups of different coordinates"),
             (all(alike), "the components were not looked at in the same transitions"),
         )
 
@@ -180,7 +178,7 @@ class Ground(Sums):
         self.tent_fits = s.array("tent_fits", (A, w, k))
         self.marks = s.array("marks", (None,) * (d if w else 1), finite=False)
         self.places, self.drop, self.dropped = s.array("places", (2, d)), s.array("drop", (m,)), s.number("dropped")
-        self.powers, self.ordered = s.flag("powers"), s.has("design")
+        self.powers, self.ordered = s.flag("powers"), s.entry("design") is not None
         if self.noise.shape[1] not in (1, 2) or (self.pointwise and (r or self.ordered)):
             raise DamagedError(f"noise should be of V, and of {m} functions where rows depend on each other")
         self.design = s.array("design", (A, *wide)) if self.ordered else self.gram
@@ -192,7 +190,7 @@ class Ground(Sums):
         self.cross_moments = e.array("cross_moments", (observed, r, *wide))
         self.tuples = self._tuples() if self.powers else []
         self.higher = e.array("powers", (len(self.tuples), *self.columns.wider)) if self.powers else np.zeros((0, 1))
-        if e.has("powers") != self.powers:
+        if (e.entry("powers") is not None) != self.powers:
             raise DamagedError("higher powers are summed if they were asked for, and only then")
         self.operator_residuals = e.array("operator_residuals", (A, m, k))
         self.operator_moments = e.array("operator_moments", (0 if self.pointwise else observed, *wide))

@@ -28,17 +28,11 @@ _WIDER = 1 + 1e-12  # covers the rounding of the few operations that it multipli
 
 @dataclass(frozen=True)
 class Grid:
-    """The functions that are multilinear in equal cells of a box, by their values at the corners.
+    """The functions that are multilinear in equal cells of a box, by their values at the corners."""
 
-    Attributes:
-        counts: points along each coordinate; of one that is periodic the first stands for the last too.
-        periodic: whether each coordinate is.
-        box: (low, high) for each coordinate.
-    """
-
-    counts: tuple[int, ...]
-    periodic: tuple[bool, ...]
-    box: tuple[tuple[float, float], ...]
+    counts: tuple[int, ...]  # points along each coordinate; of one that is periodic the first stands for the last too
+    periodic: tuple[bool, ...]  # whether each coordinate is
+    box: tuple[tuple[float, float], ...]  # (low, high) for each coordinate
 
     @property
     def size(self) -> int:
@@ -175,17 +169,11 @@ def _cosine_below(angle: Fraction) -> float:
 
 @dataclass(frozen=True)
 class Axis:
-    """The harmonics of one coordinate.
+    """The harmonics of one coordinate."""
 
-    Attributes:
-        family: of the functions that they stand for.
-        top: the highest degree, frequency on a circle.
-        low, high: the ends of the coordinate.
-    """
-
-    family: str
-    top: int
-    low: float
+    family: str  # of the functions that they stand for
+    top: int  # the highest degree, frequency on a circle
+    low: float  # the ends of the coordinate
     high: float
 
     @property
@@ -310,19 +298,12 @@ class Axis:
 
 @dataclass(frozen=True)
 class Functions:
-    """The first functions of a family, or the first products of one of each coordinate; their harmonics h, and bounds.
+    """The first functions of a family, or products of one for each coordinate; their harmonics h, and bounds."""
 
-    Attributes:
-        families: "Legendre", "Chebyshev" or "Fourier" for each coordinate.
-        indices: the number of the function of each coordinate ``[k][d]``.
-        box: (low, high) for each coordinate.
-        order: what decides the order of the products.
-    """
-
-    families: tuple[str, ...]
-    indices: tuple[tuple[int, ...], ...]
-    box: tuple[tuple[float, float], ...]
-    order: tuple[Any, ...] = ()
+    families: tuple[str, ...]  # "Legendre", "Chebyshev" or "Fourier" for each coordinate
+    indices: tuple[tuple[int, ...], ...]  # the number of the function of each coordinate [k][d]
+    box: tuple[tuple[float, float], ...]  # (low, high) for each coordinate
+    order: tuple[Any, ...] = ()  # what decides the order of the products
 
     @property
     def size(self) -> int:
@@ -646,13 +627,9 @@ def _contracted(tensor: Enclosure, table: Enclosure) -> Enclosure:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Cells of a box.
+    """Cells of a box."""
 
-    Attributes:
-        edges: of the cells along each coordinate, the ends of the box first and last.
-    """
-
-    edges: list[Floats]
+    edges: list[Floats]  # of the cells along each coordinate, the ends of the box first and last
 
     @property
     def middles(self) -> list[Floats]:

@@ -425,13 +425,7 @@ class GaussianCertificate(LikelyClaim):
         # confirmed is the weaker of both bounds, whatever the room between them.
         room, lost = 10 * RELATIVE * work.growth, estimate - self.derived
         slack = RELATIVE * (abs(estimate) + lost) + room * rough + 2 * work.rounding
-        account = f"{short(estimate)} estimated − {short(lost, 2)} lost = {short(self.derived)}"
-        self.account = [("margin", f"{account}; the file says {short(self.margin)}")]
-        follows = f"the claimed margin is larger than what follows, {short(self.derived)}"
-        wrong = failed(
-            (self.derived > 0 or not self.margin > 0, "the margin that follows from the sums is not positive"),
-            (self.margin <= self.derived + slack, follows),
-        )
+        wrong = self.compare_margin(estimate, slack, holds=self.margin > 0)
         short_by = reading.shortfall
         met = float(short_by.sum()) * _PEAK * float(self.expert.sides[0]) / self.std + float(max(short_by[[0, -1]]))
         regret, stated = reading.regret(self.discount, met), self.record.bound("regret")
@@ -467,12 +461,11 @@ class GaussianCertificate(LikelyClaim):
         """What no file can show."""
         return [
             f"the stored sums are over transitions of these dynamics; {KINDS[self.kind]}",
-            *self.record.notes(),
+            *self.notes,
             f"s' = clip(m_a(s) + ξ) into [{self.low:g}, {self.high:g}], m_a affine, ξ Gaussian with standard deviation "
             f"{self.std:g}, known exactly",
             "δ was fixed before these transitions were seen; other attempts count in δ",
-            f"the expert takes what the file says at {len(self.reward):,} evenly spaced states, and between two "
-            "neighbours only what it takes at one of them",
+            self.expert.assumption,
             "the certificate is about the reward of the file, which is linear between these states",
         ]
 

@@ -22,15 +22,10 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Expert:
-    """What the expert does at the corners of equal cells of a box.
+    """What the expert does at the corners of equal cells of a box."""
 
-    Attributes:
-        box: (low, high) for each coordinate.
-        support: the actions that it takes at each corner ``[c_1 + 1, …, c_d + 1, A]``.
-    """
-
-    box: tuple[tuple[float, float], ...]
-    support: Flags
+    box: tuple[tuple[float, float], ...]  # (low, high) for each coordinate
+    support: Flags  # the actions that it takes at each corner [c_1 + 1, …, c_d + 1, A]
 
     @classmethod
     def of_action(cls, box: tuple[tuple[float, float], ...], action: int, actions: int) -> Expert:
@@ -136,6 +131,15 @@ class Expert:
             return np.asarray(self.support[tuple(near)])
         return np.asarray(self.taken[tuple(np.clip(np.floor(along).astype(int), 0, np.array(self.shape) - 1))])
 
+    @property
+    def assumption(self) -> str:
+        """What the file does not show of it."""
+        within = "between two neighbours only what it takes at one of them"
+        if len(self.shape) > 1:
+            beside = "or at those of cells beside it where these disagree"
+            within = f"within a cell only what it takes at its corners, {beside}"
+        return f"the expert takes what the file says at {self.corners} evenly spaced states, and {within}"
+
     def __str__(self) -> str:
         cells = np.argwhere(~self.steady)
         if not len(cells):
@@ -211,17 +215,10 @@ def compare_tube(
     claim: LikelyClaim, tube: Record, reading: Reading, regret: tuple[float, float], span: tuple[float, float], *,
     unit: float = 1.0, slack: float = 0.0, room: float = 0.0,
 ) -> list[str]:  # fmt: skip
-    """What of a tube does not follow; the claim's account describes it by the weaker of both.
+    """What of a tube does not follow from a reading in units; the claim's account describes it by the weaker of both.
 
-    Args:
-        claim: that the tube belongs to.
-        tube: as the file holds it.
-        reading: of the bounds, in units.
-        regret: that follows, and that is allowed for.
-        span: of V, at least; and the most that may be claimed.
-        unit: of the bounds.
-        slack: what rounding may do to the bounds.
-        room: what it may do to sums of them.
+    Regret and span are what follows and what may be claimed; slack and room are what rounding may do to the bounds and
+    to sums of them.
     """
     expert, wrong = reading.expert, []
     derived, allowed = (reading.tube(regret[0] / unit, more) for more in (0.0, slack))

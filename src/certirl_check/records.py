@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,6 @@ GAINED: dict[int, dict[str, dict[str, Any]]] = {
     },
     3: {"Surrogate": {"powers": False}, "Evidence": {"powers": None}},
 }
-AS_READ = "the dynamics are those of the log as it was read: "
 UNPACKED = 2**28  # bytes that a file may unpack to, or a hundred times its own size
 STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")  # from the weakest to the strongest
 MOST = 1 << 16  # functions of a basis, and points of a grid along a coordinate
@@ -132,13 +132,20 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
 
 
+def _is_finite(value: Any) -> bool:
+    return _is_number(value) and math.isfinite(value)
+
+
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _is_interval(ends: Any) -> bool:
-    numbers = isinstance(ends, list) and len(ends) == 2 and all(_is_number(end) for end in ends)
-    return numbers and -math.inf < ends[0] < ends[1] < math.inf
+    return isinstance(ends, list) and len(ends) == 2 and all(map(_is_finite, ends)) and ends[0] < ends[1]
+
+
+def _is_list_of(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(accepts, value))
 
 
 class Record:
@@ -163,16 +170,6 @@ class Record:
             raise DamagedError(f"{self._named(name)} is missing")
         return self.fields[name]
 
-    def has(self, name: str) -> bool:
-        """Whether there is an array of this name, or null."""
-        return self.entry(name) is not None
-
-    def _value(self, name: str, wanted: str, accepts: Callable[[Any], bool]) -> Any:
-        value = self.entry(name)
-        if not accepts(value):
-            raise DamagedError(f"{self._named(name)} should be {wanted}, got {value!r:.60}")
-        return value
-
     def record(self, name: str, *kinds: str) -> Record:
         """A record within this one."""
         inner = Record(self.entry(name), self._arrays, self._named(name))
@@ -188,56 +185,32 @@ class Record:
         """A list of records."""
         return [Record(item, self._arrays, f"{self._named(name)}.{i}") for i, item in enumerate(self.listed(name))]
 
-    def bound(self, name: str) -> float:
-        """A number that may be infinite, where nothing is claimed."""
-        return float(self._value(name, "a number", _is_number))
+    def _value(self, wanted: str, accepts: Callable[[Any], bool], convert: Callable[[Any], Any], name: str) -> Any:
+        value = self.entry(name)
+        if not accepts(value):
+            raise DamagedError(f"{self._named(name)} should be {wanted}, got {value!r:.60}")
+        return convert(value)
 
-    def number(self, name: str) -> float:
-        """A finite number; text and truth values are none."""
-        return float(self._value(name, "a finite number", lambda x: _is_number(x) and math.isfinite(x)))
-
-    def whole(self, name: str, least: int = 0) -> int:
-        """A whole number."""
-        wanted = f"a whole number, at least {least}"
-        return int(self._value(name, wanted, lambda x: _is_whole(x) and x >= least))
-
-    def flag(self, name: str) -> bool:
-        """True or false."""
-        return bool(self._value(name, "true or false", lambda x: isinstance(x, bool)))
+    bound = partialmethod(_value, "a number", _is_number, float)  # may be infinite, where nothing is claimed
+    number = partialmethod(_value, "a finite number", _is_finite, float)
+    whole = partialmethod(_value, "a whole number", _is_whole, int)
+    flag = partialmethod(_value, "true or false", lambda value: isinstance(value, bool), bool)
+    text = partialmethod(_value, "text", lambda value: isinstance(value, str), str)
+    listed = partialmethod(_value, "a list", _is_list_of(lambda value: True), list)
+    wholes = partialmethod(_value, "a list of whole numbers", _is_list_of(_is_whole), tuple)
+    texts = partialmethod(_value, "texts", _is_list_of(lambda value: isinstance(value, str)), list)
 
     @property
     def has_terminal(self) -> bool:
         """Whether a `Reward` is another number than its sum at terminal states."""
         return self.flag("zero_at_terminal") or self.entry("ends") is not None
 
-    def text(self, name: str) -> str:
-        """Text."""
-        return str(self._value(name, "text", lambda x: isinstance(x, str)))
-
-    def listed(self, name: str) -> list[Any]:
-        """A list."""
-        return list(self._value(name, "a list", lambda x: isinstance(x, list)))
-
-    def notes(self) -> list[str]:
-        """What was done to the log while it was read, as assumptions."""
-        notes = self.listed("log_notes")
-        if not all(isinstance(note, str) for note in notes):
-            raise DamagedError(f"{self._named('log_notes')} should be texts, got {notes!r:.60}")
-        return [AS_READ + note for note in notes]
-
-    def wholes(self, name: str) -> tuple[int, ...]:
-        """A list of whole numbers."""
-        wanted = "a list of whole numbers"
-        return tuple(self._value(name, wanted, lambda x: isinstance(x, list) and all(_is_whole(n) for n in x)))
-
     def numbers(self, name: str) -> list[float]:
         """A list of finite numbers, some of which may be arrays of one number."""
         listed = list(enumerate(self.listed(name)))
         arrays = Record({str(i): item for i, item in listed}, self._arrays, self._named(name))
         items = [arrays.array(str(i), (1,)).item() if isinstance(item, dict) else item for i, item in listed]
-        if not all(_is_number(item) and math.isfinite(item) for item in items):
-            raise DamagedError(f"{self._named(name)} should be numbers, got {items!r:.60}")
-        return [float(item) for item in items]
+        return [Record({name: item}, {}, self.place).number(name) for item in items]
 
     def named(self, name: str) -> dict[str, float]:
         """Numbers by name, which may be infinite."""
@@ -270,21 +243,21 @@ class Record:
     def functions(self, name: str) -> Functions:
         """The functions that a field names."""
         basis = self.record(name, *FAMILIES, "ProductBasis")
-        size, box = basis.whole("size", 1), basis.box("interval")
-        if size > MOST:
-            raise DamagedError(f"{basis.place} should be fewer functions than {size}")
+        size, box = basis.whole("size"), basis.box("interval")
+        if not 1 <= size <= MOST:
+            raise DamagedError(f"{basis.place} should be one function or more, and fewer than {MOST}, got {size}")
         if basis.kind in FAMILIES:
             if len(box) != 1:
                 raise DamagedError(f"{basis.place} should be on one interval, got {len(box)}")
             return Functions((basis.kind,), tuple((i,) for i in range(size)), box)
         factors, index = basis.records("factors"), basis.text("index")
         families = tuple(factor.kind for factor in factors)
-        highest = tuple(frequency(factor.whole("size", 2) - 1, factor.kind == "Fourier") for factor in factors)
+        highest = tuple(frequency(factor.whole("size") - 1, factor.kind == "Fourier") for factor in factors)
         if not set(families) <= set(FAMILIES) or not 2 <= len(box) == len(families) or index not in INDEX_SETS:
             raise DamagedError(f"{basis.place} names unknown functions")
-        indices = ordered(families, highest, index, size) if max(highest) < 1000 else None
+        indices = ordered(families, highest, index, size) if min(highest) >= 1 and max(highest) < 1000 else None
         if indices is None:
-            raise DamagedError(f"{basis.place} should be fewer functions")
+            raise DamagedError(f"{basis.place} should be other functions")
         ratio = tuple(k // math.gcd(*highest) for k in highest)
         if index == "hyperbolic" and len(set(highest)) > 1:
             ratio = highest
@@ -307,32 +280,21 @@ class Record:
 
     def tail(self) -> float | None:
         """τ; None if none was declared."""
-        if self.entry("tail") is None:
-            return None
-        tail = self.bound("tail")
-        if tail < 0:
-            raise ImpossibleError(f"the tail is negative: {tail:g}")
-        if tail == math.inf:
-            raise TooLittleError("the tail is infinite")
+        tail = None if self.entry("tail") is None else self.bound("tail")
+        if tail is not None and not 0 <= tail < math.inf:
+            raise (ImpossibleError if tail < 0 else TooLittleError)(f"the tail is {tail:g}")
         return tail
 
 
 @dataclass(frozen=True)
 class Reward:
-    """R of one component as a file holds it; only its range where the function is not in the file.
+    """R of one component as a file holds it; only its range where the function is not in the file."""
 
-    Attributes:
-        name, coordinates: of its component; the name is empty if it is no sum.
-        basis: the functions that R is a combination of; None if R is not in the file.
-        coefficients: ``[k]``; empty if R is not in the file.
-        low, high: its range, as the file says.
-    """
-
-    name: str
+    name: str  # of its component; the name is empty if it is no sum
     coordinates: tuple[int, ...]
-    basis: Functions | Grid | None
-    coefficients: Floats
-    low: float = -math.inf
+    basis: Functions | Grid | None  # the functions that R is a combination of; None if R is not in the file
+    coefficients: Floats  # [k]; empty if R is not in the file
+    low: float = -math.inf  # its range, as the file says
     high: float = math.inf
 
     def __str__(self) -> str:

@@ -34,10 +34,8 @@ class Cover(Sums):
             raise DamagedError("a refutation needs two functions or more")
         self.states = cover.array("states", (None, d))
         rows = len(self.states)
-        self.compared, self.probabilities = (
-            cover.array("actions", (rows,), "iu"),
-            cover.array("probabilities", (rows, A)),
-        )
+        self.compared = cover.array("actions", (rows,), "iu")
+        self.probabilities = cover.array("probabilities", (rows, A))
         self.mixtures, self.corners = cover.array("mixtures", (None, rows)), cover.array("corners", (p, p))
         self.cones = len(self.mixtures) - 1
         if self.cones < p + 1:
@@ -77,10 +75,7 @@ class Cover(Sums):
             (_are_mixtures(self.mixtures), "the weights of a mixture do not add up to 1"),
             (shared, "a share of δ or a slope is not between 0 and 1"),
             (whole, "a cone is split that there is not"),
-            (
-                ((exponent >= -100) & (exponent <= 100)).all(),
-                "a cone is split in parts of different orders of magnitude",
-            ),
+            (np.isin(exponent, range(-100, 101)).all(), "a cone is split in parts of different orders of magnitude"),
             (small.all(), "the residuals of an action are larger than their second moments allow"),
         )
 
@@ -113,19 +108,12 @@ def _are_mixtures(weights: Floats) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Of every number of a component its estimate and its error.
+    """Of every number of a component its estimate and its error."""
 
-    Attributes:
-        estimate: ``[N]``.
-        errors: estimation, tail and rounding ``[3, N]``.
-        above: no smaller than the number ``[N]``.
-        cones: which belong to cones; the others give the ceiling.
-    """
-
-    estimate: Floats
-    errors: Floats
-    above: Floats
-    cones: NDArray[np.bool_]
+    estimate: Floats  # [N]
+    errors: Floats  # estimation, tail and rounding [3, N]
+    above: Floats  # no smaller than the number [N]
+    cones: NDArray[np.bool_]  # which belong to cones; the others give the ceiling
 
 
 def numbers(g: Cover, delta: float) -> Numbers:
@@ -239,7 +227,7 @@ class Refutation(SumsClaim):
 
     def _other_solution(self, solution: Record) -> list[str]:
         """Where a solution is about something else than its refutation."""
-        A, actions, expert = self.covers[0].actions, solution.whole("n_actions", 2), solution.entry("expert")
+        A, actions, expert = self.covers[0].actions, solution.whole("n_actions"), solution.entry("expert")
         boxes = [component.functions("basis").box for component in solution.records("components")]
         takes = expert is None or (solution.whole("expert") < A and (self.taken[:, expert] == 1).all())
         same = boxes == [cover.columns.box for cover in self.covers]
@@ -275,7 +263,7 @@ class Refutation(SumsClaim):
     def trusted(self) -> list[str]:
         """What no file can show."""
         fixed = FIXED_BEFORE.format("the functions, the comparisons, the cones, the guesses")
-        trusted = [DRAWS.format(""), *self.record.notes(), *self.assumptions(), fixed]
+        trusted = [DRAWS.format(""), *self.notes, *self.assumptions(), fixed]
         if not self._steady:
             away = self._away and f", all of them{self._away}"
             states = f"the {len(self.covers[0].states)} states of the comparisons{away}"

@@ -199,7 +199,7 @@ def test_what_was_altered_is_rejected_and_not_loaded(kind, name, tmp_path):
         (everywhere("below", lambda x: x * np.nan), "should hold numbers of shape"),
         (lambda header, arrays, row: header["dynamics"].update(type="Walk"), "should be Answers or EnvSimulator"),
         (lambda header, arrays, row: header["grid"].update(counts=[3, 3]), "should|damaged"),
-        (lambda header, arrays, row: header["dynamics"].update(controls=["left"]), "should be numbers"),
+        (lambda header, arrays, row: header["dynamics"].update(controls=["left"]), "should be a finite number"),
     ],
 )
 def test_a_damaged_file_gets_a_sentence(alter, reason, tmp_path):
