@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf, isfinite, isnan, nan
+from math import inf, isnan, nan
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -17,18 +17,17 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.data.coverage import Coverage
 from certirl.data.simulator import Counts, as_terminal
 from certirl.data.terminal import TerminalBoxes
-from certirl.data.transitions import action_in_words, counted
+from certirl.data.transitions import action_in_words
 from certirl.fit.action_values import Choices
 from certirl.fit.bellman import FORMS, Bellman, Operators, alternatives_of
 from certirl.fit.effects import error_in_words
 from certirl.fit.ends import Reached
 from certirl.fit.features import FeaturePath
 from certirl.fit.recover import BETWEEN, OBJECTIVES, Recovery, alike, joined
-from certirl.fit.witness import Witness, place_of
+from certirl.fit.witness import Witness
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
-from certirl.functions.ends import in_words
-from certirl.functions.extrema import TIE, minimum, ranked
+from certirl.functions.extrema import minimum
 from certirl.functions.features import Feature, Features
 from certirl.functions.functions import Functions
 from certirl.functions.inequalities import binomial_interval
@@ -53,10 +52,8 @@ from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
 from certirl.proof.tails import GaussianNoise, TailLike
 from certirl.solver.search import TRAINING_SHARE, Round
+from certirl.solver.words import SAMPLED, words_of
 
-SHOWN = 3  # components named in the print
-SHOWN_ACTIONS = 8  # whose numbers of transitions are printed one by one
-_SAMPLED = {"episodes": " of episodes", "order": " in the order of time"}
 FEW = 100  # transitions of an action: with fewer a margin counts as within the noise
 
 
@@ -212,6 +209,10 @@ class Compared(Record):
     weights: Annotated[Array, Shape("m")] | None = None
 
 
+_LINES = (
+    *("functions", "program", "model", "growth", "coverage", "ties", "slack", "residual", "fresh states"),
+    *("outside tube", "planning", "ends", "terminal", "independence", "assumed", "seed", "asked"),
+)
 _SHARES = ("uncovered", "extrapolated", "ties", "unexplained")
 _LOSSES = ("residual", "largest_residual", "planned_loss")
 _NOT_NEGATIVE = (*_SHARES, *_LOSSES, "rounds", "rows", "cover")
@@ -312,7 +313,7 @@ class Diagnostics(Record):
     seed: int | None = None
     search: tuple[Round, ...] = ()
     coordinate_names: tuple[str, ...] = ()
-    sampling: Annotated[str, Words("", "independent", *_SAMPLED)] = ""
+    sampling: Annotated[str, Words("", "independent", *SAMPLED)] = ""
     log_notes: tuple[str, ...] = ()
     asked: Asked | None = None
 
@@ -339,57 +340,52 @@ class Diagnostics(Record):
             >>> list(solution.stats.lines())[:3]
             ['functions', 'program', 'seed']
         """
-        lines = {"functions": self.choice}
-        if self.objective:
-            lines["program"] = self._program()
-        if not isnan(self.model_error) and not self.all_alike:
-            error = self.model_error
-            what = "action values of solution.greedy" if self.noiseless else "estimated effects"
-            lines["model"] = f"{what}: error {error_in_words(error)}"
-        if not isnan(self.growth) and not self.objective:
-            series = "would diverge" if self.growth >= 1 else "would converge"
-            lines["growth"] = f"γ·ρ(T̂) = {self.growth:.3g}: the matrix form {series}; the value form needs no series"
-        if not isnan(self.uncovered):
-            lines["coverage"] = self._covered()
-        if not isnan(self.ties):
-            lines["ties"] = f"{self.ties:.1%} of comparisons left out: both actions have the same effect there"
-        if not isnan(self.unexplained) and not self.all_alike:
-            lines["slack"] = f"at {self.unexplained:.1%} of states some other action looks better than the expert's"
-        if not isnan(self.residual):
-            most = f"at most {self.largest_residual:.2g}"
-            lines["residual"] = f"R differs from V − γ max P_aV by {self.residual:.2g} (rms), {most}"
-        if self.greedy_share is not None and not self.all_alike:
-            lines["fresh states"] = f"V prefers the expert's action at {self.greedy_share}, the switching tube included"
-        if self.outside_share is not None and not self.all_alike:
-            lines["outside tube"] = f"V prefers the expert's action at {self.outside_share}"
-        if not isnan(self.model_error) and not self.all_alike:
-            lines["planning"] = self._planned()
-        if self.reached is not None:
-            lines["ends"] = str(self.reached)
-        if self.terminal is not None:
-            lines["terminal"] = self._terminated(self.terminal)
-        if self.independence:
-            lines["independence"] = self.independence
-        if not self.objective:
-            lines["assumed"] = self._assumed()
-        if self.seed is not None:
-            lines["seed"] = str(self.seed)
-        if self.asked is not None:
-            lines["asked"] = str(self.asked)
-        return lines
+        lines = {
+            "functions": self.choice,
+            **(self._of_the_program() if self.objective else self._of_the_value_form()),
+            "terminal": "" if self.terminal is None else self._terminated(self.terminal),
+            "independence": self.independence,
+            "assumed": "" if self.objective else self._assumed(),
+            "seed": "" if self.seed is None else str(self.seed),
+            "asked": "" if self.asked is None else str(self.asked),
+        }
+        return {name: lines[name] for name in _LINES if lines.get(name)}
+
+    def _of_the_value_form(self) -> dict[str, str]:
+        """Errors of the estimates, and how the trials of the reward went."""
+        series = "would diverge" if self.growth >= 1 else "would converge"
+        most = f"at most {self.largest_residual:.2g}"
+        lines = {
+            "growth": f"γ·ρ(T̂) = {self.growth:.3g}: the matrix form {series}; the value form needs no series",
+            "coverage": self._covered(),
+            "ties": f"{self.ties:.1%} of comparisons left out: both actions have the same effect there",
+            "residual": f"R differs from V − γ max P_aV by {self.residual:.2g} (rms), {most}",
+            "ends": str(self.reached or ""),
+        }
+        if self.all_alike:
+            return lines
+        what = "action values of solution.greedy" if self.noiseless else "estimated effects"
+        prefers, everywhere, outside = "V prefers the expert's action at", self.greedy_share, self.outside_share
+        return lines | {
+            "model": f"{what}: error {error_in_words(self.model_error)}",
+            "slack": f"at {self.unexplained:.1%} of states some other action looks better than the expert's",
+            "fresh states": f"{prefers} {everywhere}, the switching tube included" if everywhere else "",
+            "outside tube": f"{prefers} {outside}" if outside else "",
+            "planning": self._planned(),
+        }
 
     @property
     def all_alike(self) -> bool:
         """Whether all actions have the same effect at every state compared, so that shares of these say nothing."""
         return self.ties == 1
 
-    def _program(self) -> str:
+    def _of_the_program(self) -> dict[str, str]:
         where = "exact on the continuum" if self.cover is None else f"on a cover of radius {self.cover:.3g}"
         solves = f"{number_of(self.rounds, 'solve')}, {number_of(self.rows, 'row')}"
         numbers = {"κ(I − γT)": self.condition, "γρ(T)": self.growth, "κ(Gram)": self.gram_condition}
         # More than twelve digits of a spectral radius are rounding.
         known = [f"{name} = {round(x, 12):.3g}" for name, x in numbers.items() if not isnan(x)]
-        return f"{self.objective} program {where}, {solves}; {', '.join(known)}"
+        return {"program": f"{self.objective} program {where}, {solves}; {', '.join(known)}"}
 
     def _covered(self) -> str:
         words = []
@@ -476,6 +472,11 @@ class Solution(Record):
         ('solved', 10000, 1.0)
         >>> solution.reward([-0.5, 0.5]).shape, solution.value([-0.5, 0.5]).shape
         ((2,), (2,))
+        >>> room, method = certirl.problems.comfort(), certirl.FeatureForm({"s²": lambda states: states[:, 0] ** 2})
+        >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+        >>> of_policy = certirl.solve(log, discount=0.9, expert=room.expert, method=method)
+        >>> of_policy.path.names
+        ('s²',)
     """
 
     findings: tuple[Finding, ...]
@@ -650,10 +651,7 @@ class Solution(Record):
         """The states where the expert is explained worst ``[m, d]``, and by how much it falls short there ``[m]``.
 
         Example:
-            >>> room = certirl.problems.comfort()
-            >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert)
-            >>> states, shortfall = solution.unexplained(3)
+            >>> states, shortfall = of_policy.unexplained(3)
             >>> states.shape, bool(shortfall[0] >= shortfall[-1])
             ((3, 1), True)
         """
@@ -665,10 +663,7 @@ class Solution(Record):
         """A copy with the rule for terminal states, of which a file keeps boxes at most.
 
         Example:
-            >>> room = certirl.problems.comfort()
-            >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert)
-            >>> hot = solution.with_terminal(lambda states: states[:, 0] > 0.9)
+            >>> hot = of_policy.with_terminal(lambda states: states[:, 0] > 0.9)
             >>> hot.reward(0.95)
             0.0
         """
@@ -683,11 +678,7 @@ class Solution(Record):
         """The reward of the path with this number of features, or of changes of a guess; it was not tested.
 
         Example:
-            >>> room = certirl.problems.comfort()
-            >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-            >>> method = certirl.FeatureForm({"s²": lambda states: states[:, 0] ** 2})
-            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, method=method)
-            >>> solution.at(features=1)(0.0) == 0
+            >>> of_policy.at(features=1)(0.0) == 0
             True
         """
         if self.path is None or self.reward is None:
@@ -698,13 +689,9 @@ class Solution(Record):
         """A copy with the functions of a reward of features, of which a file keeps names, weights and trial values.
 
         Example:
-            >>> room = certirl.problems.comfort()
-            >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-            >>> method = certirl.FeatureForm({"s²": lambda states: states[:, 0] ** 2})
-            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, method=method)
-            >>> path = solution.save("room.npz")
+            >>> path = of_policy.save("room.npz")
             >>> again = certirl.load(path).with_features(method.features)
-            >>> again.reward(0.5) == solution.reward(0.5)
+            >>> again.reward(0.5) == of_policy.reward(0.5)
             True
         """
         if self.reward is None or not isinstance(self.reward.basis, Features):
@@ -780,181 +767,18 @@ class Solution(Record):
         return not self.stats.objective
 
     def __repr__(self) -> str:
-        expert = "an expert who depends on the state" if self.expert is None else self._action(self.expert)
+        expert = (
+            "an expert who depends on the state"
+            if self.expert is None
+            else action_in_words(self.expert, self.stats.action_names)
+        )
         margin = "no margin" if isnan(self.margin) else f"estimated margin {self.margin:.3g}"
         if self.certificate is not None and self.certificate.holds:
             margin = f"margin >= {rounded_down(self.certificate.margin):.3g}"
         return f"<Solution: {self.status}, {expert}, {margin}, {number_of(self.samples, 'sample')}>"
 
     def __str__(self) -> str:
-        lines = {name: "; ".join(text for text in texts if text) for name, texts in self._lines().items()}
-        return "\n".join([f"{self._headline()}.", *(f"  {name:<9}{text}" for name, text in lines.items() if text)])
-
-    def _lines(self) -> dict[str, Iterable[str | None]]:
-        """All lines of the print but the first, by name; None or empty where they do not apply."""
-        proof, texts = self.certificate or self.refutation, self.stats.lines()
-        is_proved = proof is not None and self.status in ("certified", "infeasible")
-        trials = {} if is_proved or self.reward is None else texts
-        claimed = {} if self.certificate is None else dict(self.certificate.lines())
-        slack = trials.get("slack")  # V is free to prefer the expert where a reward of features does not explain it
-        is_bounded = self.certificate is not None and isfinite(self.certificate.margin)
-        tube = [claimed["tube"], f"regret {claimed['regret']}"] if is_bounded and "tube" in claimed else []
-        checks = (texts.get("independence"), self._slack_used(), texts.get("program"))
-        assumed = proof.assumptions if proof is not None and (is_proved or not self._by_value) else ()
-        return {
-            "reward": [self._reward_line()],
-            "parts": [self._contributions()] if len(self.components) > 1 and self.reward is not None else [],
-            "expert": [
-                trials.get("fresh states"),
-                f"by R itself, {slack}" if slack and self.path is not None else slack,
-            ],
-            "margin": [claimed.get("margin") or self._margin_line()],
-            "tube": tube,
-            "planning": [trials.get("planning"), trials.get("ends")] if self.witness is None else [],
-            "witness": [self._conflict()],
-            "proof": [self._refuted()],
-            "data": [self._data_line(), *(self.stats.log_notes if proof is None else ())],
-            "basis": [] if self._by_value or proof is not None else [self.stats.choice],
-            "checks": [*self._also, *checks, trials.get("model"), trials.get("coverage")],
-            "terminal": [trials.get("terminal"), self._ends_line(), self._replaced],
-            "assumed": assumed or [texts.get("assumed")],
-        }
-
-    @property
-    def _also(self) -> list[str]:
-        """The findings that allow no more than the one of the first line, where that is one of a trial."""
-        first = self.findings[0] if self._is_unproved else self._weakest
-        same = [each.sentence for each in self.findings if each.status == self.status and each is not first]
-        return same if self._by_value and self.status in ("undetermined", "solved", "validated") else []
-
-    @property
-    def _is_unproved(self) -> bool:
-        return self.status == "validated" and self.certificate is not None
-
-    def _action(self, action: int) -> str:
-        return action_in_words(action, self.stats.action_names)
-
-    def _headline(self) -> str:
-        who = "the expert" if self.expert is None else self._action(self.expert)
-        origin = "exact" if self.stats.form == "exact" else "estimated"
-        if self.status == "certified" and self.certificate is not None:
-            if self._by_value:
-                return self.certificate.statement
-            sure = chance(self.certificate.delta)
-            return f"Certified with probability {sure}: {who} is strictly optimal at every state"
-        if self.status == "solved" and not self._by_value:
-            noise = ", within the noise" if self.within_noise else ""
-            optimal = f"{who} is strictly optimal under the {origin} dynamics"
-            return f"Solved, not certified{noise}: {optimal if self.certificate is None else self.reason}"
-        if self.status == "infeasible" and self.refutation is not None:
-            return self.refutation.statement
-        if self.status == "infeasible" and self._by_value and self.reward is None:
-            return f"Infeasible: {self.reason}"
-        if self.status == "infeasible":
-            return f"Infeasible: no reward in this class explains {who} under the {origin} dynamics"
-        more = {"solved": ", not validated", "validated": ", not certified"}.get(self.status, "")
-        return f"{self.status.capitalize()}{more}: {self.findings[0].sentence if self._is_unproved else self.reason}"
-
-    def _reward_line(self) -> str:
-        if self.reward is None and self._by_value:
-            return "none in these features"
-        if self.reward is None:
-            if len(self.components) > 1:
-                return f"none that adds up over {len(self.components)} components"
-            return f"none in {self.basis} on {self.domain.words}"
-        if not self._by_value:
-            return str(self.reward)
-        which = "no reward explains the expert; best fit: " if self.status == "infeasible" else ""
-        if self.path is not None:
-            return f"{which}{self.reward}; {self.path.summary}"
-        return f"{which}{self.reward.basis} on {self.domain.words}; {self.stats.lines()['residual']}"
-
-    def _ends_line(self) -> str:
-        """What V is at the ends that the expert avoids."""
-        if self.value is None or self.value.ends is None:
-            return ""
-        ends = self.value.ends
-        return f"ends that the expert avoids ({in_words(ends.boxes)}) are worth {ends.worth:.3g}, all others 0"
-
-    def _contributions(self) -> str:
-        """The components that contribute most, and what each adds to the margin against every alternative action."""
-        order = ranked(np.abs(self.contributions).sum(axis=1), np.arange(len(self.contributions)))
-        each = []
-        for j in order[:SHOWN]:
-            added = ", ".join(f"{value:+.2g}" for value in np.round(self.contributions[j], 3) + 0.0)
-            each.append(f"{self.components[j].name} {added}")
-        rest = f"; {len(order) - SHOWN} more" if len(order) > SHOWN else ""
-        against = "each alternative action"
-        if len(self.alternatives) < 3:
-            against = f"action{'s' * (len(self.alternatives) > 1)} {' and '.join(map(str, self.alternatives))}"
-            if self.stats.action_names:
-                against = " and ".join(map(self._action, self.alternatives))
-        return f"contribution to the margin against {against}: {'; '.join(each)}{rest}"
-
-    def _margin_line(self) -> str:
-        if self._by_value or self.witness is not None:
-            return ""
-        if self.state is None or self.action is None:
-            return "none"
-        error = ""
-        if self.standard_error > TIE * abs(self.margin):  # less is rounding
-            error = f"; standard error {self.standard_error:.2g}"
-            error += ": more samples are needed" if self.within_noise else ""
-        return f"{self.margin:.4g} at worst, at {place_of(self.state)} against {self._action(self.action)}{error}"
-
-    def _conflict(self) -> str:
-        if self.witness is None or self.status == "certified":
-            return ""
-        conflict = self.witness.in_words(self.stats.action_names)
-        if not self._by_value or self.status == "infeasible":
-            return conflict
-        return f"{conflict}; {'observed without noise' if self.witness.noiseless else 'estimated'}"
-
-    def _refuted(self) -> str:
-        if self.refutation is None:
-            return ""
-        return self.refutation.lines()[0] if self.status == "infeasible" else self.refutation.statement
-
-    def _slack_used(self) -> str:
-        """The largest shortfall of a program, and where it is."""
-        states, actions, shortfall = self.compared.states, self.compared.actions, self.compared.shortfall
-        if actions is None or not shortfall.any():
-            return ""
-        worst = ranked(shortfall, actions, states)[0]
-        return f"slack up to {shortfall[worst]:.3g} ({self._action(int(actions[worst]))} at {place_of(states[worst])})"
-
-    def _data_line(self) -> str:
-        if self.stats.noiseless:
-            data = f"{number_of(self.samples, 'state')}, every action at each, observed without noise"
-        elif self.samples:
-            data = f"{self._counts()}{_SAMPLED.get(self.stats.sampling, '')}"
-        else:
-            data = f"exact operators of {self.n_actions} actions"
-        if self.stats.asked is not None and self.stats.asked.trials:
-            data += f", trials {self.stats.asked.trials:,} more"
-        return f"{data}, discount {self.discount:g}, {self.stats.form or self.stats.choice}"
-
-    def _counts(self) -> str:
-        """The transitions of each action, by name where the data have names."""
-        names = self.stats.action_names or [f"action {action}:" for action in range(self.n_actions)]
-        counts = self.stats.counts * (self.n_actions // len(self.stats.counts))
-        if len(counts) > SHOWN_ACTIONS or (not self.stats.action_names and len(set(counts)) == 1):
-            return f"{counted(counts)} transitions for each of {self.n_actions} actions"
-        each = ", ".join(f"{name} {count:,}" for name, count in zip(names, counts, strict=True))
-        return f"{sum(counts):,} transitions ({each})"
-
-    @property
-    def _replaced(self) -> str:
-        """What a file lost of the rule which states are terminal."""
-        boxes = self.stats.terminal
-        if not self._by_value or self.reward is None or self.file is None or boxes is None:
-            return ""
-        if self.reward._forgotten:
-            return "read from a file, which keeps no rule; with_terminal(simulator.terminal) gives it back"
-        if self.reward.ended is not boxes:  # a log's own boxes, or a rule that was given back
-            return ""
-        rule = "these boxes and not the simulator's own rule"
-        return f"read from a file, which keeps {rule}; with_terminal(simulator.terminal) gives it back"
+        return str(words_of(self))
 
 
 def build(
