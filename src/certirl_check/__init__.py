@@ -78,9 +78,10 @@ def check(path: str | os.PathLike[str]) -> Verdict:
     try:
         claims = [record]
         if solution is not None:
-            held = (solution.optional(kind.lower(), kind) for kind in ("Certificate", "Refutation"))
+            certificate = solution.optional("certificate", *(kind for kind in KINDS if kind != "Refutation"))
+            held = (certificate, solution.optional("refutation", "Refutation"))
             claims = [claim for claim in held if claim is not None]
-            if solution.status == "certified" and not any(claim.kind == "Certificate" for claim in claims):
+            if solution.status == "certified" and certificate is None:
                 return _nothing("rejected", "the file says that it is certified, and holds no certificate")
         if not claims:
             return _nothing("nothing claimed", "the file holds no certificate and no refutation")

@@ -293,6 +293,9 @@ class Physics:
 # The certificate.
 
 
+FORM = "V̂ − γ max_a V̂∘f_a"  # the reward of an answer that is proved by cells
+
+
 class CellCertificate(Claim):
     """What a file claims cell by cell, and what follows."""
 
@@ -339,8 +342,34 @@ class CellCertificate(Claim):
             self.span = float(np.ptp(values))
         return refined(coarse.closed(values), parts)
 
+    def _everywhere(self) -> bool:
+        """Whether every cell is decided that has no switch of the policy beside it, nor across a corner."""
+        lattice = self.lattice
+        table, margins = (each.reshape(lattice.shape) for each in (self.actions, self.margins))
+        modes = [("wrap",) if wraps else ("edge",) for wraps in lattice.periodic]
+        around = table
+        for axis, (mode,) in enumerate(modes):
+            around = np.pad(around, [(int(axis == k),) * 2 for k in range(table.ndim)], mode=mode)  # type: ignore[call-overload]
+        same = np.ones(lattice.shape, dtype=bool)
+        for shift in np.ndindex((3,) * table.ndim):
+            beside = around[tuple(slice(k, k + n) for k, n in zip(shift, lattice.shape, strict=True))]
+            same &= (beside == table) | (beside < 0)
+        return bool((margins > 0)[same & (table >= 0)].all())
+
+    def _other_solution(self, solution: Record) -> list[str]:
+        """Where a solution has another problem than its certificate, or is certified for another reward."""
+        proved, taken = self._everywhere(), np.unique(self.actions[self.live])
+        expert = int(taken[0]) if len(taken) == 1 else None
+        wrong = self.other_problem(solution, (self.discount, self.dynamics.actions), expert, proved)
+        if solution.status != "certified" or wrong:
+            return wrong
+        basis, stated = solution.record("reward", "Reward").record("basis"), self.record.entry("paid")
+        same = stated is None and basis.kind == "Features" and basis.listed("names") == [FORM]
+        return failed((same, "the certificate is about another reward than its solution"))
+
     def contradictions(self) -> list[str]:
         """What cannot be in the certificate."""
+        other = [] if self.solution is None else self._other_solution(self.solution)
         lattice, terminal = self.lattice, self.actions < 0
         over, touched, on_lines = np.zeros(lattice.shape, dtype=bool), np.zeros(self.table.shape, dtype=bool), True
         steps = np.array(lattice.shape)[:, None]
@@ -353,7 +382,7 @@ class CellCertificate(Claim):
         expected = self.dynamics.terminal
         same = expected is None or np.array_equal(self.boxes, np.array(expected).reshape(self.boxes.shape))
         still = not any(x[terminal].any() for x in (self.margins, self.above, self.below))
-        return failed(
+        return other + failed(
             (0 < self.discount < 1, f"the discount {self.discount:g} is not between 0 and 1"),
             (lattice.reach * 2.0**-46 < 1e-9, "the cells are too small for double precision"),
             (len(self.live) > 0 and 0 < self.span < math.inf, "the certificate is about nothing"),

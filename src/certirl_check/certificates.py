@@ -214,7 +214,7 @@ class Certificate(SumsClaim):
 
     def _other_solution(self, solution: Record) -> list[str]:
         """Where a solution has another reward or expert than its certificate, or another problem."""
-        g, action, reward = self.first, solution.entry("expert"), solution.record("reward", "Reward")
+        g, reward = self.first, solution.record("reward", "Reward")
         listed = components_of(reward)
         terms = {term.coordinates: term for term in listed}
         grounds = {ground.coordinates or tuple(range(g.columns.dimension)): ground for ground in self.grounds}
@@ -222,14 +222,8 @@ class Certificate(SumsClaim):
         others = [term for place, term in terms.items() if place not in grounds]
         coordinates = sorted(c for term in listed for c in term.coordinates)
         terminal = solution.record("stats").entry("terminal") is not None or reward.has_terminal
-        discount, actions = solution.number("discount"), solution.whole("n_actions")
-        taken = action is None or ((solution.whole("expert"),) == g.used and self.tube is None)
-        proved = self.holds or solution.status != "certified"
-        return failed(
-            (proved, "the file says that it is certified, by what is no proof"),
-            (discount == g.discount, f"the certificate has discount {g.discount:g}, the solution {discount:g}"),
-            (actions == g.actions, f"the certificate has {g.actions} actions, the solution {actions}"),
-            (taken, f"the solution is about expert {action}, its certificate about another"),
+        expert = g.used[0] if len(g.used) == 1 and self.tube is None else None
+        return self.other_problem(solution, (g.discount, g.actions), expert, self.holds) + failed(
             (not terminal, "the solution has terminal states, and no certificate is for problems with any"),
             (same, "the certificate is about another reward than its solution"),
             (not any(term.coefficients.any() for term in others), "a component with a reward has no bound"),

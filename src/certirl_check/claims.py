@@ -70,6 +70,27 @@ class Claim:
         """What cannot be in the file, in sentences."""
         raise NotImplementedError
 
+    def other_problem(
+        self, solution: Record, problem: tuple[float, int], expert: int | None, proved: bool
+    ) -> list[str]:
+        """Where a solution is about another problem than its certificate, or certified by what is no proof.
+
+        Args:
+            solution: that the certificate belongs to.
+            problem: γ and the number of actions of the certificate.
+            expert: the action that its expert always takes; None if it takes several.
+            proved: whether the certificate proves all that "certified" says.
+        """
+        (discount, actions), action = problem, solution.entry("expert")
+        own = solution.number("discount"), solution.whole("n_actions")
+        taken = action is None or solution.whole("expert") == expert
+        return failed(
+            (proved or solution.status != "certified", "the file says that it is certified, by what is no proof"),
+            (own[0] == discount, f"the certificate has discount {discount:g}, the solution {own[0]:g}"),
+            (own[1] == actions, f"the certificate has {actions} actions, the solution {own[1]}"),
+            (taken, f"the solution is about expert {action}, its certificate about another"),
+        )
+
     def conclude(self) -> list[str]:
         """Derive what is claimed, and say what of the file does not follow."""
         raise NotImplementedError

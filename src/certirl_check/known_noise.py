@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from certirl_check.claims import LikelyClaim, at_least, at_most, failed, short
 from certirl_check.enclosures import U, enclosed, inverse, least_eigenvalue
 from certirl_check.reading import Expert, Pair, Reading, compare_tube
-from certirl_check.records import RELATIVE, TIGHT, DamagedError, Record, TooLittleError
+from certirl_check.records import RELATIVE, TIGHT, DamagedError, Record, TooLittleError, components_of
 
 STEP, TERMS, FARTHEST = 16, 11, 9  # of the table: points in a unit, terms of a series, the largest argument
 ERROR = 4e-15  # of Φ and φ: 11 terms of sizes that add up to less than 2, each with two roundings
@@ -379,7 +379,7 @@ class GaussianCertificate(LikelyClaim):
         small = (np.abs(self.inside[:, 1:]) <= n[:, None] * (1 + TIGHT)).all()
         switches = bool((self.chosen != self.chosen[0]).any())
         wrong = super().contradictions() + failed(
-            (set(self.spending) == {"drift"}, "the parts of δ are not those of this theorem"),
+            (self.spending.get("drift", 0.0) > 0, "the parts of δ are not those of this theorem"),
             (0 < self.discount < 1, f"the discount {self.discount:g} is not between 0 and 1"),
             (self.std > 0, f"the standard deviation {self.std:g} is not positive"),
             (whole, "numbers of transitions are not whole"),
@@ -397,7 +397,20 @@ class GaussianCertificate(LikelyClaim):
                 (same and grid.box("domain") == self.expert.box, "the tube is of another expert"),
                 (self.tube.number("ties") == 0, ties),
             )
-        return wrong
+        return wrong + ([] if self.solution is None else self._other_solution(self.solution, switches))
+
+    def _other_solution(self, solution: Record, switches: bool) -> list[str]:
+        """Where a solution has another problem than its certificate, or is certified for another reward."""
+        proved = 0 < self.margin < math.inf
+        expert = None if switches else int(self.chosen[0])
+        wrong = self.other_problem(solution, (self.discount, self.actions), expert, proved)
+        if not proved or wrong:
+            return wrong
+        reward = solution.record("reward", "Reward")
+        (term,), basis = components_of(reward), reward.record("basis", "Cells")
+        same = basis.box("box") == self.expert.box and np.array_equal(term.coefficients, self.reward)
+        plain = same and not basis.wholes("periodic") and not reward.has_terminal
+        return failed((plain, "the certificate is about another reward than its solution"))
 
     def _drifts(self) -> Set:
         """Of the rows of the file."""
@@ -408,7 +421,7 @@ class GaussianCertificate(LikelyClaim):
             x = np.stack([np.ones(len(walls)), walls[:, 2]], axis=1)
             rows.append(Rows(np.array([[n, s], [s, ss]]), np.array([after, crossed]), x, walls[:, 1], wall))
         try:
-            return _drifts(rows, self.std / self.half, self.delta, self.kind)
+            return _drifts(rows, self.std / self.half, self.spending["drift"], self.kind)
         except np.linalg.LinAlgError:
             raise TooLittleError("the transitions do not determine the drifts") from None
 
@@ -454,7 +467,7 @@ class GaussianCertificate(LikelyClaim):
             *self.account,
             ("cells", f"{len(self.reward) - 1:,}"),
             ("data", f"{self.samples:,} transitions per action or more, {len(self.walls):,} of all at the ends"),
-            ("spent", f"δ = {self.delta:g}: all of it for the drifts"),
+            ("spent", self.spent),
         ]
 
     def trusted(self) -> list[str]:

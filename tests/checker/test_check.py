@@ -334,8 +334,8 @@ def test_no_certificate_is_one_sentence(tmp_path, capsys):
     header["findings"][0]["status"] = "solved"
     assert cli.main(["check", str(write(tmp_path / "c.npz", header, arrays))]) == 3
     assert capsys.readouterr().out == "Nothing claimed: the file holds no certificate and no refutation.\n"
-    for kind in ("GaussianCertificate", "CellCertificate", "Refutation"):  # of which no solution is made
-        with pytest.raises(ValueError, match="damaged: certificate should be Certificate, got"):
+    for kind, fault in (("Refutation", "certificate should be Certificate or "), ("GaussianCertificate", "is missing")):
+        with pytest.raises(ValueError, match=f"damaged: .*{fault}"):
             check(write(tmp_path / "k.npz", header | {"certificate": {"type": kind}}, arrays))
     other = header | {"type": "Sonnet", "certificate": {"type": "Verse"}}
     with pytest.raises(ValueError, match="holds a certirl 'Sonnet', which has no certificate to check"):

@@ -274,6 +274,8 @@ def test_noise_that_is_known_is_certified_as_in_python_checked_and_reported(fold
     assert found["type"] == "GaussianCertificate" and found["margin"] == expected.margin > 0
     assert "against down" in str(expected)
     assert document(capsys, ["check", "certificate.npz"], 0)["verdict"] == "confirmed"
+    solved = [*asked[:-1], "-o", "proved.npz", "--delta", "0.05", "--known-noise", "0.1"]
+    assert document(capsys, solved, 0)["certificate"]["margin"] > 0
     assert main(["report", "certificate.npz"]) == 0
     prints = (folder / "report.html").read_text(encoding="utf-8")
     assert "down" in prints and "transitions per action" in prints

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from certirl.cli.options import OBSERVED
 from certirl.data import moments
@@ -36,6 +36,9 @@ from certirl.solver.request import NO_PROOF_FROM_MOMENTS
 from certirl.solver.solution import Solution, load
 from certirl.solver.solve import solve
 from certirl.solver.value_form import proof_columns
+
+if TYPE_CHECKING:
+    from certirl.proof.known_noise import AffineGaussian
 
 COLUMNS = ("state", "action", "next_state", "episode", "step", "terminated", "delimiter")  # options about tables
 MOSTLY = 0.5  # of the states: where some action is extrapolated at more of them, no answer is given
@@ -110,7 +113,7 @@ def check_axes(periodic: Sequence[int], coordinates: int) -> None:
 def solved(options: argparse.Namespace, where: Any) -> Solution:
     """The answer of `solve` to the options of a command; ``where`` is its map."""
     names = ("discount", "columns", "delta", "tail", "tube", "regret", "samples", "trials")
-    asked = {name: getattr(options, name) for name in names} | {"map": where}
+    asked = {name: getattr(options, name) for name in names} | {"map": where, "dynamics": dynamics_of(options)}
     for kind in (Program, ValueForm):  # what is wrong in itself is refused before anything is read
         kind(**_fields(options, kind))
     seed = None if options.seed is None else as_count(options.seed, "seed", least=0)
@@ -143,9 +146,19 @@ def method_of(options: argparse.Namespace, source: Source | None, *, is_constant
     return kind(**given)
 
 
+def dynamics_of(options: argparse.Namespace) -> AffineGaussian | None:
+    """What the options declare of the dynamics in place of columns and a tail."""
+    if options.known_noise is None:
+        return None
+    from certirl.proof.known_noise import AffineGaussian  # which imports SciPy
+
+    return AffineGaussian(options.known_noise)
+
+
 def certified(options: argparse.Namespace, where: Any) -> Certificate:
     """The answer of `certify` to the options of a command; ``where`` is its map."""
-    by_tail = options.known_noise is None
+    dynamics = dynamics_of(options)
+    by_tail = dynamics is None
     for name in () if by_tail else ("tail", "columns", "workers", "scheduler"):
         if getattr(options, name) is not None:
             raise ValueError(f"a proof with --known-noise has no use for --{name}: leave it out")
@@ -184,10 +197,8 @@ def certified(options: argparse.Namespace, where: Any) -> Certificate:
         "rng": 0 if options.seed is None else as_count(options.seed, "seed", least=0),
     }
     asked |= {name: getattr(options, name) for name in ("delta", "samples", "tube")}
-    if not by_tail:
-        from certirl.proof.known_noise import AffineGaussian
-
-        return certify(record, source.data, dynamics=AffineGaussian(options.known_noise), **asked)
+    if dynamics is not None:
+        return certify(record, source.data, dynamics=dynamics, **asked)
     return certify(record, source.data, columns=columns, tail=options.tail, map=where, **asked)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from enum import Enum
 from math import ceil, inf, isfinite
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from certirl.ground import archive
@@ -253,6 +255,9 @@ class Claim(Record):
             other.
         close_tail: which tail a margin that holds needs, where the tail costs much of it; else empty.
         rows_in_words: what the numbers of samples count.
+        bounds_regret: whether it bounds what the expert loses, where that says more than the margin.
+        grounds: what the bounds rest on, of each component; empty where there are no columns.
+        assumptions: what must be true besides, in words.
 
     :meta private:
     """
@@ -267,6 +272,9 @@ class Claim(Record):
     spending: dict[str, float]
     tail: float | None
     samples_needed: int | None
+    grounds: tuple[Any, ...] = ()
+    assumptions: tuple[str, ...]
+    bounds_regret: bool = False
     in_noise: str = ""
     excessive_tail: str = ""
     close_tail: str = ""
@@ -274,6 +282,16 @@ class Claim(Record):
     @property
     def statement(self) -> str:
         """The headline."""
+        raise NotImplementedError
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """What was declared of the dynamics, in words by name."""
+        tail = "none was declared" if self.tail is None else f"{self.tail:g}"
+        return {"columns": "; ".join(dict.fromkeys(str(ground.columns) for ground in self.grounds)), "tail": tail}
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to a file."""
         raise NotImplementedError
 
     def _headline(self) -> str:

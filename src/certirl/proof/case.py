@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from certirl.functions.bases import MOST_COLUMNS, MOST_FUNCTIONS, Basis
 from certirl.functions.components import Component
 from certirl.functions.reward import BoundedReward, Reward, bounded
 from certirl.ground.domain import Array, Box
-from certirl.ground.doors import as_number, by_door, setting
+from certirl.ground.doors import as_number, by_door, setting, shown
 from certirl.ground.records import Record
 from certirl.proof.tails import (
     Tail,
@@ -232,7 +232,7 @@ CASES = (
     "experts that mix actions",
     "logs: independent rows, episodes, trajectories",
     "sums over components",
-    "`certirl.solve(…, delta=…)` and `certirl.refute`",
+    "`certirl.refute`",
 )
 DECLARED = {
     "columns": Declared("columns=…, tail=…", "--columns N --tail TAIL", "with noise", 3, CASES[1:2]),
@@ -248,6 +248,50 @@ DECLARED = {
     ),
 }
 MOST_COORDINATES = DECLARED["columns"].coordinates
+
+
+class Declaration(Record):
+    """What is declared of the dynamics in place of columns and a tail; its class is a key of `DECLARED`.
+
+    Attributes:
+        uses: the settings of `certify` and `solve` that a proof with it has a use for.
+        is_random: whether there is noise, so that a proof rests on draws and fails with a probability.
+
+    :meta private:
+    """
+
+    uses: ClassVar[tuple[str, ...]]
+    is_random: ClassVar[bool]
+
+    def check(self, source: Source) -> None:
+        """Refuse states and data that no such proof exists for."""
+        raise NotImplementedError
+
+    def certify(self, reward: Any, source: Any, **settings: Any) -> Any:
+        """What is proved of a reward."""
+        raise NotImplementedError
+
+    def theorem(self, source: Source, policy: Policy, *, discount: float, tube: float | None) -> Any:
+        """The theorem by which a search proves rewards; of dynamics with noise."""
+        raise NotImplementedError
+
+
+def check_declaration(dynamics: Any, given: Mapping[str, Any]) -> None:
+    """Refuse what declares no dynamics, and settings that are of no use with it.
+
+    Args:
+        dynamics: as in `certify`.
+        given: settings by name, None where they were left out.
+    """
+    if not isinstance(dynamics, Declaration):
+        raise TypeError(
+            "dynamics must be certirl.dynamics.AffineGaussian(std) or certirl.dynamics.Deterministic(L), say, in "
+            f"place of columns and a tail, got {shown(dynamics)}"
+        )
+    for name, value in given.items():
+        if value is not None and name not in dynamics.uses:
+            declared = by_door(f"dynamics={type(dynamics).__name__}(…)", DECLARED[type(dynamics).__name__].option)
+            raise ValueError(f"{declared} has no use for {setting(name)}: leave {setting(name)} out")
 
 
 def no_case(declared: str, case: str, got: str = "") -> str:

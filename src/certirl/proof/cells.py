@@ -16,23 +16,24 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.policy import Policy, as_policy, steady_support
 from certirl.data.simulator import as_generator, ask, check_simulator, periodic_of, terminal_of
-from certirl.data.source import as_source
+from certirl.data.source import Source, as_source
 from certirl.data.transitions import as_names
 from certirl.fit.bellman import check_problem
 from certirl.fit.witness import place_of
 from certirl.functions.cells import Cells
+from certirl.functions.features import features_of
 from certirl.functions.reward import Reward, values_alone
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, Box, as_domain, as_rows, like_input, mesh
+from certirl.ground.domain import Array, Box, as_domain, as_rows, as_states, like_input, mesh
 from certirl.ground.doors import as_count, as_reals, by_door, setting, shown
 from certirl.ground.records import Record
-from certirl.ground.status import percent_up, rounded_down
-from certirl.proof.case import CASES, check_domain, no_case
+from certirl.ground.status import Claim, percent_up, rounded_down
+from certirl.proof.case import CASES, Declaration, check_domain, no_case
 
 MOST_CELLS = 4_000_000
 INFLATION = 1e-9  # of a side, by which cells and boxes are enlarged: rounding of places
@@ -40,6 +41,7 @@ ROUNDING = 2.0**-40  # of the largest |V̂| and |R|, for each cell along a coord
 RELATIVE = 1e-12  # of terms: rounding of their sums
 STEEPEST = 1e12  # of Lipschitz constants
 SMALLEST, LARGEST = 1e-20, 1e20  # of values: numbers on cells are in single precision
+FORM = "V̂ − γ max_a V̂∘f_a"
 PROBES = 2000  # next states that are compared with the declared constants, for each action
 _BLOCK = 1 << 17  # cells at once
 _KEPT = 8  # sizes of windows for which gradients are kept
@@ -165,7 +167,7 @@ def _matrix(numbers: Array) -> str:
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class CellCertificate(Record):
+class CellCertificate(Claim):
     """What is proved about a policy, a reward and a deterministic simulator, cell by cell.
 
     Attributes:
@@ -193,6 +195,9 @@ class CellCertificate(Record):
     """
 
     compressed: ClassVar[bool] = True
+    replaces_reward: ClassVar[bool] = True
+    tail: ClassVar[float] = 0.0  # type: ignore[misc]
+    tube: ClassVar[None] = None
     _derived: ClassVar[tuple[str, ...]] = ("word", "delta", "decided_share", "margin", "regret", "relative_regret")
     grid: Cells
     discount: float
@@ -219,9 +224,66 @@ class CellCertificate(Record):
         return self
 
     @property
-    def delta(self) -> float:
+    def delta(self) -> float:  # type: ignore[override]
         """The probability that the statement is wrong: nothing is random."""
         return 0.0
+
+    @property
+    def spending(self) -> dict[str, float]:  # type: ignore[override]
+        """How δ was split: there is none."""
+        return {}
+
+    @property
+    def losses(self) -> dict[str, float]:  # type: ignore[override]
+        """What is subtracted from an estimate: the bounds of cells come from no estimate."""
+        return {}
+
+    @property
+    def estimated(self) -> float:  # type: ignore[override]
+        """The margin, as it comes from no estimate."""
+        return self.margin
+
+    @property
+    def samples_needed(self) -> None:  # type: ignore[override]
+        """Of draws: none are used."""
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """What the next states are known by.
+
+        :meta private:
+        """
+        return {"next states": _in_words(self.dynamics)}
+
+    bounds_regret: ClassVar[bool] = True  # type: ignore[misc]
+
+    @property
+    def cells_in_words(self) -> str:
+        """The numbers of cells along the coordinates.
+
+        :meta private:
+        """
+        return " × ".join(map(str, self.grid.shape))
+
+    @property
+    def missing(self) -> str:
+        """What keeps it from being certified, in words; empty if it is.
+
+        :meta private:
+        """
+        return (
+            "" if self.holds else "cells without a switch beside them are undecided: use smaller cells or more points"
+        )
+
+    @property
+    def domain(self) -> Box:
+        """The box of states."""
+        return self.grid.domain
+
+    @property
+    def n_actions(self) -> int:
+        """The number of actions."""
+        return int(self.dynamics.n_actions)
 
     @property
     def reward(self) -> Callable[[Array], Any]:
@@ -235,6 +297,24 @@ class CellCertificate(Record):
                 "certirl.planning.ValueReward(proof.value, simulator, proof.discount)"
             )
         return ValueReward(self.value, simulator, self.discount)
+
+    def as_reward(self) -> Reward:
+        """R as the reward of an answer; a file that does not keep the simulator does not keep it either.
+
+        :meta private:
+        """
+        if self.paid is not None:
+            return self.paid
+        return Reward(features_of({FORM: self.reward}, self.grid.domain), np.ones(1))
+
+    def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
+        """Whether the policy's action is proved to be the only optimal one at each state ``[n]``.
+
+        Example:
+            >>> proof.proves([[-0.5, 0.0], [0.4, 0.05]])
+            array([ True,  True])
+        """
+        return np.asarray(self.decided[self.grid.cell(as_states(states, self.grid.domain))])
 
     @property
     def regrets(self) -> Array:
@@ -286,7 +366,7 @@ class CellCertificate(Record):
         return "certified in part" if self.decided.any() else "not certified"
 
     @property
-    def holds(self) -> bool:
+    def holds(self) -> bool:  # type: ignore[override]
         """Whether every live cell is decided that has no switch of the policy beside it."""
         return not (self._undecided & ~self.beside).any()
 
@@ -302,7 +382,7 @@ class CellCertificate(Record):
         return ((minimum_filter(live, size=3, mode=modes) < largest) & (table >= 0)).ravel()
 
     @property
-    def margin(self) -> float:
+    def margin(self) -> float:  # type: ignore[override]
         """The least margin of the decided cells; NaN if there are none."""
         return float(self.margins[self.decided].min()) if self.decided.any() else float("nan")
 
@@ -352,10 +432,10 @@ class CellCertificate(Record):
         :meta private:
         """
         live, lines = self.live, [("margin", self.proved)] if self.decided.any() else []
-        counts, size = " × ".join(map(str, self.grid.shape)), int(live.sum())
+        counts, size = self.cells_in_words, int(live.sum())
         mean = f"mean of the bounds {self.regrets[live].mean() / self.value_span:.2%}"
         regret = f"at most {percent_up(self.relative_regret)} of the span of the value at every state, {mean}"
-        form = "V̂ − γ max_a V̂∘f_a" if self.paid is None else "R"
+        form = FORM if self.paid is None else "R"
         cells = f"{counts}, {size:,} of them with states that are not terminal; γ = {self.discount:g}"
         lines += [("undecided", self._undecided_in_words()), ("regret", regret), ("cells", cells)]
         reward = f"{form}, {self.value.basis}, on {self.grid.domain.words}"
@@ -392,15 +472,12 @@ class CellCertificate(Record):
         share = self.share_in_words
         return f"{self.word.capitalize()}, δ = 0: the policy's action is the only optimal one in {share} of the cells"
 
-    def _headline(self) -> str:
-        return self.statement
-
     def __str__(self) -> str:
-        return "\n".join([self._headline(), *(f"  {name:<9} {line}" for name, line in self.lines())])
+        return "\n".join([self.statement, *(f"  {name:<9} {line}" for name, line in self.lines())])
 
 
 @dataclass(frozen=True, eq=False)
-class Deterministic(Record):
+class Deterministic(Declaration):
     """Declares dynamics without noise, s' = f_a(s), in one or two coordinates, for `certify`: a proof by cells.
 
     It says where a policy takes the only optimal action, with δ = 0. The reward is that of a value V̂: of a
@@ -432,24 +509,39 @@ class Deterministic(Record):
     refine: int = 1
     value: Any = None
     uses: ClassVar[tuple[str, ...]] = ("rng",)
+    is_random: ClassVar[bool] = False
+
+    def check(self, source: Source) -> None:
+        """Refuse states and data that no proof by cells exists for.
+
+        :meta private:
+        """
+        if source.is_log:
+            raise ValueError(no_case("Deterministic", CASES[3]))
+        if not getattr(source.data, "deterministic", True):
+            raise ValueError(f"{source.data!r} is random: {_with_noise()}")
+        check_domain("Deterministic", source.domain, source.periodic)
+
+    def certify(self, reward: Any, source: Any, **settings: Any) -> CellCertificate:
+        """What is proved by cells; settings are as in `certify`.
+
+        :meta private:
+        """
+        return prove_by_cells(reward, source, self, **settings)
 
 
 def prove_by_cells(
     reward: Any, simulator: Any, declared: Deterministic, *, discount: float | None, expert: Any, rng: Any
 ) -> CellCertificate:
     """`certify` for a simulator without noise; settings are as there, and ``rng`` is 0 if left out."""
-    if as_source(simulator).is_log:
-        raise ValueError(no_case("Deterministic", CASES[3]))
+    declared.check(as_source(simulator))
     points, lipschitz, rng = declared.points, declared.lipschitz, 0 if rng is None else rng
     for record in (reward, declared.value):
         discount = getattr(record, "discount", None) if discount is None else discount
     expert = getattr(reward, "expert", None) if expert is None else expert
     guess, reward = _value_of(reward, declared.value, discount)
     check_simulator(simulator)
-    if not getattr(simulator, "deterministic", True):
-        raise ValueError(f"{simulator!r} is random: {_with_noise()}")
     domain, periodic = as_domain(simulator.domain), periodic_of(simulator)
-    check_domain("Deterministic", domain, periodic)
     greedy = reward is None and (expert is None or expert is guess)
     discount = getattr(guess, "discount", None) if discount is None else discount
     _check_given(expert, guess, reward, discount)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from certirl.data.transitions import action_in_words, counted
 from certirl.fit.witness import place_of
 from certirl.functions.bases import Basis
 from certirl.functions.frame import CellAxes, frame
+from certirl.functions.reward import Reward
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box, as_domain, as_states
@@ -296,6 +297,7 @@ class Certificate(Claim):
     goal: float | None = None
     action_names: tuple[str, ...] = ()
     log_notes: tuple[str, ...] = ()
+    replaces_reward: ClassVar[bool] = False
 
     def lines(self) -> list[tuple[str, str]]:
         """The margin, the tube with the regret, and the assumptions, each in a line with its name.
@@ -318,10 +320,25 @@ class Certificate(Claim):
             lines.append(("ties", f"actions that the expert mixes differ by {tube.ties:.3g} at most"))
         return [*lines, ("regret", f"{self._regret_in_words}{self._settled(tube)}"), assumed]
 
+    def as_reward(self) -> Reward:
+        """R as the reward of an answer, where it is not that of the answer already.
+
+        :meta private:
+        """
+        raise NotImplementedError
+
     @property
     def holds(self) -> bool:  # type: ignore[override]
         """Whether it is a proof: the margin is positive, some state is decided, and a tail was declared."""
         return bool(0 < self.margin < np.inf and self.tail is not None)
+
+    @property
+    def bounds_regret(self) -> bool:  # type: ignore[override]
+        """Whether it bounds what the expert loses, where that says more than the margin.
+
+        :meta private:
+        """
+        return bool(self.holds and self.tube is not None and np.isfinite(self.relative_regret))
 
     @property
     def relative_regret(self) -> float:

@@ -16,10 +16,10 @@ from certirl.functions.bases import MOST_COLUMNS, Basis, as_basis, first_functio
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
 from certirl.functions.reward import Reward, bounded, check_known, known_expert, unpack
 from certirl.ground.domain import Box
-from certirl.ground.doors import as_count, as_delta, as_probability, shown
+from certirl.ground.doors import as_count, as_delta, as_probability
 from certirl.ground.work import Report, check_progress, on, speaker, watched_stream
-from certirl.proof.case import Case
-from certirl.proof.cells import CellCertificate, Deterministic, prove_by_cells
+from certirl.proof.case import CASES, Case, Declaration, check_declaration, no_case
+from certirl.proof.cells import CellCertificate, Deterministic
 from certirl.proof.certificate import Certificate, conclude
 from certirl.proof.cost import cost
 from certirl.proof.refutation import Refutation, attempt
@@ -145,7 +145,9 @@ def certify(
             "delta": delta, "tail": tail, "columns": columns, "samples": samples, "rng": rng, "tube": tube,
             "reward_range": reward_range, "paired": paired, "progress": progress, "map": map,
         }  # fmt: skip
-        return _declared(reward, source, dynamics, given, expert=expert, discount=discount)
+        check_declaration(dynamics, given)
+        used = {name: value for name, value in given.items() if name in dynamics.uses}
+        return dynamics.certify(reward, source, expert=expert, discount=discount, **used)
     delta = as_delta(0.05 if delta is None else delta)
     origin = as_source(source)
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
@@ -179,26 +181,6 @@ def certify(
             say(cost(case, training, origin.per_action(count), FIT_SHARE, drawn=not origin.is_log))
         fit = fit_surrogates(case, function, training, samples=planned(origin, count, fresh), delta=delta)
         return conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=(UNSEEN,))
-
-
-def _declared(
-    reward: Any, source: Any, dynamics: Any, given: dict[str, Any], **problem: Any
-) -> GaussianCertificate | CellCertificate:
-    """`certify` by a theorem that takes no columns; settings that are of no use to it are refused."""
-    from certirl.proof.known_noise import AffineGaussian, prove_affine  # which imports SciPy
-
-    if not isinstance(dynamics, AffineGaussian | Deterministic):
-        raise TypeError(
-            "dynamics must be certirl.dynamics.AffineGaussian(std) or certirl.dynamics.Deterministic(L), say, in "
-            f"place of columns and a tail, got {shown(dynamics)}"
-        )
-    for name, value in given.items():
-        if value is not None and name not in dynamics.uses:
-            raise ValueError(f"dynamics={type(dynamics).__name__}(…) has no use for {name}: leave {name} out")
-    used = {name: given[name] for name in dynamics.uses}
-    if isinstance(dynamics, Deterministic):
-        return prove_by_cells(reward, source, dynamics, **problem, **used)
-    return prove_affine(reward, source, dynamics, **problem, **used)
 
 
 def _columns(
@@ -288,6 +270,7 @@ def refute(
     components: Any = None,
     delta: float = 0.05,
     tail: TailLike = None,
+    dynamics: Declaration | None = None,
     samples: int | None = None,
     rng: Any = None,
     paired: bool | None = None,
@@ -310,6 +293,7 @@ def refute(
             takes one action.
         delta: the probability of a false statement.
         tail: as in `certify`.
+        dynamics: refused, as only columns and a tail refute.
         samples: transitions per action to draw, those for choosing the cones included, 100,000 if left out; for
             simulators only.
         rng: as in `certify`.
@@ -326,6 +310,9 @@ def refute(
         >>> print(refutation.claim)
         no reward whose value lies in Legendre(2) makes action 0 strictly optimal
     """
+    if dynamics is not None:
+        check_declaration(dynamics, {})
+        raise ValueError(no_case(type(dynamics).__name__, CASES[-1]))
     delta = as_delta(delta)
     origin = as_source(source)
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)

@@ -19,9 +19,9 @@ from scipy.linalg import lu_factor, lu_solve
 from scipy.special import ndtr
 
 from certirl.data.dependence import dependence, rows_in_words
-from certirl.data.policy import ExpertGrid, as_policy, steady_support
+from certirl.data.policy import ExpertGrid, Policy, as_policy, steady_support
 from certirl.data.simulator import MOST_KEPT, draw
-from certirl.data.source import Simulated, Source, as_source
+from certirl.data.source import Logged, Pool, Source, as_source
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
 from certirl.functions.cells import Cells
@@ -31,10 +31,10 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box, as_states
 from certirl.ground.doors import as_count, as_delta, as_number, as_probability, by_door
 from certirl.ground.records import Record
-from certirl.proof.case import AS_READ, CASES, allowed_tube, check_domain, no_case, without_switches
-from certirl.proof.certificate import Certificate
+from certirl.proof.case import AS_READ, CASES, Declaration, allowed_tube, check_domain, no_case, without_switches
+from certirl.proof.certificate import Certificate, Forecast
 from certirl.proof.drift import COEFFICIENTS, PEAK, Drift, DriftSums, contradiction, fit_drift, rows_of, wall_of
-from certirl.proof.reading import Margin, PairBounds, read_cells
+from certirl.proof.reading import Margin, PairBounds, Reading, read_cells
 
 SAMPLES = 10_000  # transitions per action that are drawn where no number is given
 CELLS = 1000  # of the proof, about
@@ -277,11 +277,24 @@ class KnownNoise(Record):
         return fit_drift(self.sums, self.std / self.half, delta, wall_of(self.domain))
 
     def bounds(self, delta: float) -> Bounds:
-        """What is proved of D_ba; bounds of −∞ where the drifts are too uncertain for any."""
-        found = prove(Setting(self.drift(delta), self.discount, self.reward, self.actions))
+        """What is proved of D_ba with a part of δ."""
+        return self.bounds_for(self.drift(delta))
+
+    def bounds_for(self, drift: Drift) -> Bounds:
+        """What holds for all drifts of a set; bounds of −∞ where they are too uncertain for any."""
+        found = prove(Setting(drift, self.discount, self.reward, self.actions))
         cells, pairs = np.zeros(len(self.actions) - 1), permutations(range(self.sums.n_actions), 2)
         nothing = Loss(cells - inf, cells, cells, 0.0, 0.0, cells.astype(int))
         return found or Bounds(dict.fromkeys(pairs, nothing), 0.0)
+
+    def read(self, found: Bounds, allowed: float) -> tuple[Margin, Reading, float]:
+        """The least margin, what the bounds say of the expert, and the span of the value."""
+        grid, ends = self.grid, self.domain[0]
+        bounds = [PairBounds(pair, loss.lower, partial(_worst, pair, loss, ends)) for pair, loss in found.pairs.items()]
+        visits = PEAK * self.half / self.std * 2 / len(grid.steady)  # of any cell that is not at an end
+        later = partial(_met_later, visits)
+        reading = read_cells(bounds, grid, allowed=allowed, discount=self.discount, later=later)
+        return min(reading.margins, key=lambda margin: margin.value), reading, found.span
 
 
 @archive.record
@@ -311,10 +324,11 @@ class GaussianCertificate(Certificate):
     noise: KnownNoise
 
     rows_in_words: ClassVar[str] = "transitions per action"
+    replaces_reward: ClassVar[bool] = True
 
     @cached_property
     def _bounds(self) -> Bounds:
-        return self.noise.bounds(self.delta)
+        return self.noise.bounds(self.spending["drift"])
 
     def drifts(self, states: ArrayLike) -> tuple[Array, Array]:
         """m_a(s) of every action as estimated, and bounds on the errors at all states at once, ``[A, n]`` each.
@@ -327,7 +341,7 @@ class GaussianCertificate(Certificate):
             >>> estimated.shape, bool((abs(estimated[0] - [2.5, 8.5]) < error[0]).all())
             ((2, 2), True)
         """
-        drift, (low, high) = self.noise.drift(self.delta), self.domain[0]
+        drift, (low, high) = self.noise.drift(self.spending["drift"]), self.domain[0]
         places = (as_states(states, self.domain)[:, 0] - low) / self.noise.half - 1
         estimated = drift.coefficients @ np.stack([np.ones_like(places), places])
         return (low + high) / 2 + self.noise.half * estimated, self.noise.half * drift.spread(places)
@@ -341,6 +355,21 @@ class GaussianCertificate(Certificate):
             (True, 'reward.py')
         """
         return Reward(Cells((len(self.noise.reward),), box=self.domain), self.noise.reward)
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """As of a `Certificate`.
+
+        :meta private:
+        """
+        return {"standard deviation of the noise": f"{self.noise.std:g}"}
+
+    def as_reward(self) -> Reward:
+        """R as the reward of an answer.
+
+        :meta private:
+        """
+        return self.reward
 
     @property
     def discount(self) -> float:
@@ -384,8 +413,8 @@ class GaussianCertificate(Certificate):
         return ceil(self.samples * root**2)
 
     def _read_with(self, allowed: float) -> GaussianCertificate:
-        words = {name: getattr(self, name) for name in ("assumptions", "action_names", "log_notes")}
-        return _concluded(self.noise, self.delta, allowed, **words)
+        words = {name: getattr(self, name) for name in ("assumptions", "action_names", "log_notes", "goal")}
+        return _concluded(self.noise, self.spending, allowed, **words)
 
     excessive_tail: ClassVar[str] = ""  # type: ignore[misc]  # there is no tail
     in_noise: ClassVar[str] = ""  # type: ignore[misc]  # bounds are exact, and estimates are their middles
@@ -402,7 +431,7 @@ class GaussianCertificate(Certificate):
 
 
 @dataclass(frozen=True)
-class AffineGaussian(Record):
+class AffineGaussian(Declaration):
     """Declares ``s' = clip(m_a(s) + ξ)`` on an interval, m_a affine and ξ ~ N(0, std²), for `certify`.
 
     Only the drifts m_a are learned, so that far fewer transitions are needed than with ``tail=GaussianNoise(std,
@@ -428,18 +457,21 @@ class AffineGaussian(Record):
 
     std: float
     cells: int = CELLS
-    uses: ClassVar[tuple[str, ...]] = ("delta", "samples", "rng", "tube")
+    uses: ClassVar[tuple[str, ...]] = ("delta", "samples", "rng", "tube", "regret")
+    is_random: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse numbers that no noise has."""
         object.__setattr__(self, "std", as_number(self.std, "std", least=0, strict=True))
         object.__setattr__(self, "cells", as_count(self.cells, "cells", least=2, most=_MOST_CELLS))
 
-    def check(self, domain: Box) -> None:
-        """Refuse noise that is too narrow or too wide for states.
+    def check(self, source: Source) -> None:
+        """Refuse states and data that no such proof exists for, and noise that is too narrow or too wide for them.
 
         :meta private:
         """
+        domain = source.domain
+        check_domain("AffineGaussian", domain, source.periodic)
         narrowest = _NARROWEST * (domain[0][1] - domain[0][0]) / 2
         if self.std < narrowest:
             raise ValueError(
@@ -452,61 +484,206 @@ class AffineGaussian(Record):
                 f"noise of standard deviation {self.std:g} is too wide for {domain.words}: nearly every next state "
                 f"would be at an end; it must be at most {_WIDEST * narrowest:.2g}"
             )
+        source.check_noise()
+        source.check_without_terminal()
+
+    def certify(  # type: ignore[override]
+        self,
+        reward: Any,
+        source: Any,
+        *,
+        discount: float | None,
+        expert: Any,
+        delta: float | None,
+        samples: int | None,
+        rng: Any,
+        tube: float | None,
+        **_: Any,  # settings of searches
+    ) -> GaussianCertificate:
+        """What is proved of a reward; settings are as in `certify`.
+
+        :meta private:
+        """
+        delta = as_delta(0.05 if delta is None else delta)
+        origin = as_source(source)
+        self.check(origin)
+        count = origin.number_to_draw(samples, usual=SAMPLES, most=MOST_KEPT // origin.n_actions // 100)
+        expert = known_expert(reward, expert)
+        function, discount = unpack(reward, discount)
+        check_known(discount=discount, expert=expert)
+        policy = as_policy(expert, origin.n_actions, origin.action_names)
+        theorem = self.theorem(origin, policy, discount=as_probability(discount, "discount"), tube=tube)
+        case = theorem.case(function)
+        if isinstance(origin, Logged):
+            return case.conclude(origin.data, delta=delta)
+        draws = draw(origin.data, Legendre(COEFFICIENTS), count, origin.generator(rng, "certify_gaussian"))
+        return case.conclude(draws.record(), delta=delta)
+
+    def theorem(self, source: Source, policy: Policy, *, discount: float, tube: float | None) -> ByKnownNoise:
+        """The theorem by which a search proves rewards.
+
+        :meta private:
+        """
+        return ByKnownNoise(source, self, policy, discount, tube)
 
 
-def prove_affine(
-    reward: Any,
-    source: Any,
-    declared: AffineGaussian,
-    *,
-    discount: float | None,
-    expert: Any,
-    delta: float | None,
-    samples: int | None,
-    rng: Any,
-    tube: float | None,
-) -> GaussianCertificate:
-    """`certify` for drifts that are affine and noise that is known; settings are as there."""
-    delta = as_delta(0.05 if delta is None else delta)
-    origin, std = as_source(source), declared.std
-    check_domain("AffineGaussian", origin.domain, origin.periodic)
-    declared.check(origin.domain)
-    count = origin.number_to_draw(samples, usual=SAMPLES, most=MOST_KEPT // origin.n_actions // 100)
-    origin.check_noise()
-    origin.check_without_terminal()
-    expert = known_expert(reward, expert)
-    function, discount = unpack(reward, discount)
-    check_known(discount=discount, expert=expert)
-    discount = as_probability(discount, "discount")
-    policy = as_policy(expert, origin.n_actions, origin.action_names)
-    values, notes = _reward_at_nodes(function, origin.domain, declared.cells)
-    nodes = np.linspace(*origin.domain[0], len(values))[:, None]
-    support = steady_support(policy, nodes)
-    if (support.sum(axis=1) > 1).any():
-        raise ValueError(no_case("AffineGaussian", CASES[2]))
-    log, rows, assumed = _log_of(origin, count, rng)
-    states, actions, next_states = rows_of(log)
-    sums = DriftSums.of(states, actions, next_states, origin.n_actions, rows)
-    noise = KnownNoise(origin.domain, discount, std, values, support.argmax(axis=1), sums)
-    placing = np.random.default_rng(0)
-    fault = contradiction(noise.drift(delta), states, actions, next_states, placing, dependent=rows == "dependent")
-    if fault:
-        raise ValueError(fault)
-    constant = len(np.unique(noise.actions)) == 1
-    if constant and tube is not None:
-        raise ValueError(without_switches("tube"))
-    known = (
-        f"s' = clip(m_a(s) + ξ) into {origin.domain.words}, m_a affine, ξ Gaussian with standard deviation "
-        f"{std:g}, known exactly"
-    )
-    looked_up = () if policy.constant is not None else (str(noise.grid),)
-    policy_notes = (policy.assumption,) if policy.assumption else ()
-    as_read = (AS_READ + note for note in origin.notes)
-    assumptions = (known, assumed, *as_read, *notes, *looked_up, *policy_notes)
-    allowed = 0.0 if constant else allowed_tube(tube, origin.domain)
-    return _concluded(
-        noise, delta, allowed, assumptions=assumptions, action_names=origin.action_names, log_notes=origin.notes
-    )
+class NoiseCase(NamedTuple):
+    """What is to be proved of a reward, whatever the transitions say.
+
+    Attributes:
+        source: of the transitions.
+        discount: γ.
+        std: σ, of the noise.
+        reward: R at the nodes ``[n]``.
+        actions: of the expert at the nodes ``[n]``.
+        allowed: the half-width of the tube that was asked for; 0 for an expert of one action.
+        rows: how transitions depend on each other, and what is assumed of that.
+        notes: what is assumed of the reward and of the expert, in words.
+    """
+
+    source: Source
+    discount: float
+    std: float
+    reward: Array
+    actions: NDArray[np.intp]
+    allowed: float
+    rows: tuple[str, str]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        function: Any,
+        source: Source,
+        declared: AffineGaussian,
+        *,
+        policy: Policy,
+        discount: float,
+        tube: float | None,
+    ) -> NoiseCase:
+        """Look up the reward and the expert at the nodes; refuse experts that no proof exists for."""
+        values, notes = _reward_at_nodes(function, source.domain, declared.cells)
+        support = steady_support(policy, np.linspace(*source.domain[0], len(values))[:, None])
+        if (support.sum(axis=1) > 1).any():
+            raise ValueError(no_case("AffineGaussian", CASES[2]))
+        actions = support.argmax(axis=1)
+        is_constant = len(np.unique(actions)) == 1
+        if is_constant and tube is not None:
+            raise ValueError(without_switches("tube"))
+        if policy.constant is None:
+            notes = (*notes, str(ExpertGrid(source.domain, support)))
+        notes = (*notes, *([policy.assumption] if policy.assumption else []))
+        allowed = 0.0 if is_constant else allowed_tube(tube, source.domain)
+        return cls(source, discount, declared.std, values, actions, allowed, _rows_of(source), notes)
+
+    def sums(self, log: Transitions) -> KnownNoise:
+        """The numbers that a proof from these transitions rests on."""
+        sums = DriftSums.of(*rows_of(log), self.source.n_actions, self.rows[0])
+        return KnownNoise(self.source.domain, self.discount, self.std, self.reward, self.actions, sums)
+
+    def conclude(
+        self,
+        log: Transitions,
+        *,
+        delta: float,
+        others: dict[str, float] | None = None,
+        goal: float | None = None,
+    ) -> GaussianCertificate:
+        """What the transitions prove; refused where they contradict the noise or the drift.
+
+        Args:
+            log: the transitions.
+            delta: for this certificate alone.
+            others: parts of δ that belong to other attempts, by name.
+            goal: the regret that was asked for, as a share of the value's span.
+        """
+        noise, placing = self.sums(log), np.random.default_rng(0)
+        kind, assumed = self.rows
+        fault = contradiction(noise.drift(delta), *rows_of(log), placing, dependent=kind == "dependent")
+        if fault:
+            raise ValueError(fault)
+        known = (
+            f"s' = clip(m_a(s) + ξ) into {noise.domain.words}, m_a affine, ξ Gaussian with standard deviation "
+            f"{self.std:g}, known exactly"
+        )
+        as_read = (AS_READ + note for note in self.source.notes)
+        return _concluded(
+            noise,
+            {"drift": delta} | (others or {}),
+            self.allowed,
+            assumptions=(known, assumed, *as_read, *self.notes),
+            action_names=self.source.action_names,
+            log_notes=self.source.notes,
+            goal=goal,
+        )
+
+
+class NoisePlan(NamedTuple):
+    """How a search proves a reward: see `certirl.solver.search.Plan`.
+
+    Attributes:
+        case: what is to be proved.
+        training: the numbers of the training transitions.
+    """
+
+    case: NoiseCase
+    training: KnownNoise
+
+    def forecast(self, samples: int, delta: float) -> Forecast:
+        """What as many transitions of each action should prove: errors of drifts fall like n^−½."""
+        noise, drift = self.training, self.training.drift(delta)
+        smaller = drift._replace(shape=drift.shape * (noise.sums.counts.min() / samples))
+        margin, reading, span = noise.read(noise.bounds_for(smaller), self.case.allowed)
+        return Forecast(margin.value, margin.estimated, reading.regret, max(span, 0.0), 0.0)
+
+    def conclude(
+        self, fresh: Pool, *, delta: float, others: dict[str, float], goal: float | None
+    ) -> GaussianCertificate:
+        """What fresh transitions prove."""
+        return self.case.conclude(fresh.log(fresh.size), delta=delta, others=others, goal=goal)
+
+    def is_never_bounded(self, samples: int, delta: float) -> bool:
+        """Whether no amount of data gives a bound: more of them always lead to smaller sets of drifts."""
+        return False
+
+    def note(self, samples: int, delta: float) -> str:
+        """What the forecast says of a tail: there is none."""
+        return ""
+
+
+class ByKnownNoise(NamedTuple):
+    """The theorem by which a search proves rewards: see `certirl.solver.search.Theorem`.
+
+    Attributes:
+        source: of the transitions.
+        declared: of the dynamics.
+        policy: the expert.
+        discount: γ.
+        tube: the half-width asked for, if any.
+    """
+
+    source: Source
+    declared: AffineGaussian
+    policy: Policy
+    discount: float
+    tube: float | None
+
+    def case(self, reward: Any) -> NoiseCase:
+        """What is to be proved of a reward."""
+        problem: dict[str, Any] = {"policy": self.policy, "discount": self.discount, "tube": self.tube}
+        return NoiseCase.of(reward, self.source, self.declared, **problem)
+
+    def plan(self, reward: Any, training: Pool, **settings: Any) -> NoisePlan:
+        """How a reward is proved, fixed by training transitions."""
+        case = self.case(reward)
+        return NoisePlan(case, case.sums(training.log(training.size)))
+
+    def refuting(self, *arguments: Any, **settings: Any) -> None:
+        """There is no proof that no reward exists."""
+
+    def cost(self, *arguments: Any, **settings: Any) -> str:
+        """What a proof costs, in words: next to nothing."""
+        return ""
 
 
 DEPENDENT = (
@@ -515,20 +692,19 @@ DEPENDENT = (
 )
 
 
-def _log_of(source: Source, samples: int, rng: Any) -> tuple[Transitions, str, str]:
-    """The transitions, how they depend on each other, and what is assumed of that."""
-    if isinstance(source, Simulated):
-        drawn = draw(source.data, Legendre(COEFFICIENTS), samples, source.generator(rng, "certify_gaussian"))
-        return drawn.record(), "independent", rows_in_words("independent", logged=False, paired=False)
-    log: Transitions = source.data
+def _rows_of(source: Source) -> tuple[str, str]:
+    """How transitions depend on each other, and what is assumed of that; refused where no proof can rest on them."""
+    if not isinstance(source, Logged):
+        return "independent", rows_in_words("independent", logged=False, paired=False)
     source.check_declared()
+    log = source.data
     sentence = dependence(log, source.sampling)
     if sentence:
         raise ValueError(sentence)
     if source.sampling != "independent":
-        return log, "dependent", DEPENDENT
+        return "dependent", DEPENDENT
     kind = "paired" if log.paired else "independent"
-    return log, kind, rows_in_words("independent", logged=True, paired=log.paired)
+    return kind, rows_in_words("independent", logged=True, paired=log.paired)
 
 
 def _reward_at_nodes(function: Any, domain: Box, cells: int) -> tuple[Array, tuple[str, ...]]:
@@ -547,16 +723,9 @@ def _reward_at_nodes(function: Any, domain: Box, cells: int) -> tuple[Array, tup
     return np.asarray(values, dtype=float), () if exact else (note,)
 
 
-def _concluded(noise: KnownNoise, delta: float, allowed: float, **words: Any) -> GaussianCertificate:
+def _concluded(noise: KnownNoise, spending: dict[str, float], allowed: float, **words: Any) -> GaussianCertificate:
     """Read the bounds: margin, tube and regret."""
-    found, grid = noise.bounds(delta), noise.grid
-    bounds = [
-        PairBounds(pair, loss.lower, partial(_worst, pair, loss, noise.domain[0])) for pair, loss in found.pairs.items()
-    ]
-    visits = PEAK * noise.half / noise.std * 2 / len(grid.steady)  # of any cell that is not at an end
-    later = partial(_met_later, visits)
-    margins, regret, tube = read_cells(bounds, grid, allowed=allowed, discount=noise.discount, later=later)
-    worst = min(margins, key=lambda margin: margin.value)
+    worst, (margins, regret, tube), span = noise.read(noise.bounds(spending["drift"]), allowed)
     each = [[margin.value for margin in margins]] if tube is None and worst.value > -inf else []
     return GaussianCertificate(
         margin=worst.value,
@@ -564,12 +733,12 @@ def _concluded(noise: KnownNoise, delta: float, allowed: float, **words: Any) ->
         losses=worst.losses,
         state=worst.state,
         action=worst.pair[1],
-        delta=delta,
-        spending={"drift": delta},
+        delta=sum(spending.values()),
+        spending=spending,
         tail=0.0,
         samples=int(noise.sums.counts.min()),
         regret=regret,
-        value_span=None if tube is None else max(found.span, 0.0),
+        value_span=None if tube is None else max(span, 0.0),
         bounds=np.reshape(each, (-1, noise.sums.n_actions - 1)),
         tube=tube,
         grounds=(),

@@ -28,9 +28,6 @@ from certirl.functions.reward import Reward
 from certirl.ground.archive import replacing, target_of
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
-from certirl.proof.cells import CellCertificate
-from certirl.proof.certificate import Certificate
-from certirl.proof.known_noise import GaussianCertificate
 from certirl.proof.refutation import Refutation
 from certirl.show import charts, svg
 from certirl.show.charts import Names, Picture
@@ -89,7 +86,7 @@ def write(record: Any, path: Any, *, coverage: Coverage | None = None, file: Any
 
 def page(record: Any, *, coverage: Coverage | None = None, file: Any = None) -> str:
     """The report of a record as HTML; see `write`."""
-    if not isinstance(record, Solution | Claim | CellCertificate):
+    if not isinstance(record, Solution | Claim):
         kind = type(record).__name__
         raise TypeError(f"a report is about a solution, a certificate or a refutation, got {kind}")
     figures = _Figures()
@@ -238,13 +235,13 @@ def _sections(record: Any, figures: _Figures, coverage: Coverage | None, file: A
             lead += " No reward of the class explains the expert; this one is the best fit."
         yield Section("reward", "Reward and value", lead, _reward(solution, figures))
     yield Section("margins", "Margins", *_margins(solution, proof, figures, names))
-    if isinstance(proof, Claim):
+    if proof is not None and proof.losses:
         what = "The estimate, what the errors can take away from it at most, and what remains."
         yield Section("budget", "Loss budget", what, _budget(proof, figures))
     if solution is not None:
         yield Section("data", "Data", "", _data(solution, figures, names, coverage))
     yield Section("assumptions", "Assumptions", _TO_BELIEVE, _items(_assumed(record, proof)))
-    if isinstance(proof, Claim):
+    if proof is not None and proof.spending:
         lead = (
             f"The probability that the proof is false is at most δ = {proof.delta:g}; attempts not made are included."
         )
@@ -262,8 +259,9 @@ def _facts(record: Any) -> Iterable[tuple[str, str]]:
     """The numbers at the top of the page."""
     solution, proof = record if isinstance(record, Solution) else None, _proof_of(record)
     holds, margin = proof is not None and proof.holds, getattr(proof, "margin", inf)
-    is_bounded = isinstance(proof, Certificate) and 0 < margin < inf
-    if isinstance(proof, CellCertificate):
+    is_random = proof is not None and proof.delta > 0
+    is_bounded = is_random and not isinstance(proof, Refutation) and 0 < margin < inf
+    if proof is not None and not is_random:
         yield "probability of error", "0"
         yield "cells decided", proof.share_in_words
     elif proof is not None and holds:
@@ -273,11 +271,8 @@ def _facts(record: Any) -> Iterable[tuple[str, str]]:
         yield f"margin, {condition}", f"at least {charts.number(rounded_down(margin), 3)}"
     elif solution is not None and isfinite(solution.margin) and solution.stats.objective:
         yield "margin, estimated", charts.number(solution.margin, 3)
-    regret = getattr(proof, "relative_regret", inf)
-    if isfinite(regret) and (
-        isinstance(proof, CellCertificate) or (holds and getattr(proof, "tube", None) is not None)
-    ):
-        yield "regret, of the value's span", f"at most {percent_up(regret)}"
+    if proof is not None and proof.bounds_regret:
+        yield "regret, of the value's span", f"at most {percent_up(proof.relative_regret)}"
     if solution is not None:
         kind = "states, every action at each" if solution.stats.noiseless else "transitions per action"
         action = solution.expert
@@ -286,11 +281,11 @@ def _facts(record: Any) -> Iterable[tuple[str, str]]:
         yield "states", solution.domain.words if len(solution.domain) <= 3 else f"{len(solution.domain)} coordinates"
         yield "discount γ", f"{solution.discount:g}"
         yield (kind, _counted(solution)) if solution.samples else ("data", "exact operators")
-    elif isinstance(proof, CellCertificate):
-        yield "actions", str(proof.dynamics.n_actions)
-        yield "states", proof.grid.domain.words
+    elif proof is not None and not is_random:
+        yield "actions", str(proof.n_actions)
+        yield "states", proof.domain.words
         yield "discount γ", f"{proof.discount:g}"
-        yield "cells", " × ".join(map(str, proof.grid.shape))
+        yield "cells", proof.cells_in_words
     elif proof is not None:
         yield proof.rows_in_words, f"{proof.samples:,}"
 
@@ -380,8 +375,8 @@ def _margins(solution: Solution | None, proof: Any, figures: _Figures, names: Na
     if solution is not None and solution.reward is not None:
         lead, words = _ADVANTAGE, "estimated" if solution.stats.objective else "comparisons"
         pictures[words] = charts.margin_charts(solution)
-    if isinstance(proof, Certificate | CellCertificate):
-        lead = _CELLS if isinstance(proof, CellCertificate) else lead
+    if proof is not None and not isinstance(proof, Refutation):
+        lead = lead if proof.delta else _CELLS
         pictures[""] = charts.certificate_charts(proof, names=names)
         lines = {name: text for name, text in proof.lines() if name != "assumed"}
     return lead, figures.drawn(pictures) + _pairs(lines)
@@ -471,14 +466,8 @@ def _settings(record: Any, proof: Any) -> dict[str, str]:
         settings["program"] = record.stats.objective
         settings["transitions per action"] = _counted(record)
         settings["seed (rng)"] = "not a number, not kept" if record.stats.seed is None else str(record.stats.seed)
-    if isinstance(proof, Certificate | Refutation):
-        settings["δ"] = f"{proof.delta:g}"
-        if proof.grounds:
-            settings["columns"] = _each(ground.columns for ground in proof.grounds)
-        if isinstance(proof, GaussianCertificate):
-            settings["standard deviation of the noise"] = f"{proof.noise.std:g}"
-        else:
-            settings["tail"] = "none was declared" if proof.tail is None else f"{proof.tail:g}"
+    if proof is not None:
+        settings |= {"δ": f"{proof.delta:g}"} | proof.declared
         tube = getattr(proof, "tube", None)
         settings["tube, half-width"] = f"{getattr(tube, 'allowed', tube):g}" if tube else ""
     return settings

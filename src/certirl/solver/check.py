@@ -9,9 +9,7 @@ from tempfile import TemporaryDirectory
 import certirl_check
 from certirl.ground.archive import as_path
 from certirl.ground.records import Record
-from certirl.proof.cells import CellCertificate
-from certirl.proof.certificate import Certificate
-from certirl.proof.refutation import Refutation
+from certirl.ground.status import Claim
 from certirl.solver.solution import Solution
 
 
@@ -27,7 +25,7 @@ class Verdict(Record, certirl_check.Verdict):
     """
 
 
-def check(claim: str | os.PathLike[str] | Solution | Certificate | CellCertificate | Refutation) -> Verdict:
+def check(claim: str | os.PathLike[str] | Solution | Claim) -> Verdict:
     """Derive what a certificate or refutation claims again from its sums, and say whether it follows.
 
     Args:
@@ -43,7 +41,7 @@ def check(claim: str | os.PathLike[str] | Solution | Certificate | CellCertifica
         >>> verdict.verdict, 0 < verdict.margin <= certificate.margin
         ('confirmed', True)
     """
-    if isinstance(claim, Solution | Certificate | CellCertificate | Refutation):
+    if isinstance(claim, Solution | Claim):
         with TemporaryDirectory() as folder:
             return check(claim.save(Path(folder, "claim.npz")))
     return Verdict(**vars(certirl_check.check(as_path(claim))))

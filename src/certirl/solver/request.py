@@ -22,7 +22,8 @@ from certirl.ground.domain import Box
 from certirl.ground.doors import as_count, as_delta, as_flag, as_number, by_door, setting
 from certirl.ground.records import Record
 from certirl.ground.work import check_progress
-from certirl.proof.case import REFUSED, check_box, without_switches
+from certirl.proof.case import DECLARED, REFUSED, Declaration, check_box, check_declaration, without_switches
+from certirl.proof.cells import Deterministic
 from certirl.proof.tails import TailLike, check_tail, is_number
 from certirl.solver.methods import FOR_POLICIES, FeatureForm, Method, Program, ValueForm, as_method
 
@@ -46,7 +47,7 @@ class Request(Record):
             chosen.
         samples: transitions per action, or the most of them.
         trials: the most transitions per action by which the answer is tried; None for as many as it took.
-        paired, delta, tail, tube, regret, progress: as in `solve`.
+        paired, delta, tail, dynamics, tube, regret, progress: as in `solve`.
         rng: a seed or Generator; None for a log without one.
     """
 
@@ -64,6 +65,7 @@ class Request(Record):
     paired: bool | None
     delta: float | None
     tail: TailLike
+    dynamics: Declaration | None
     tube: float | None
     regret: float | None
     progress: Any
@@ -126,6 +128,7 @@ def request(
     paired: Any,
     delta: Any,
     tail: Any,
+    dynamics: Any,
     tube: Any,
     regret: Any,
     rng: Any,
@@ -147,6 +150,9 @@ def request(
         raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave {setting('delta')} out, or give the transitions instead")
     if delta is not None and origin is not None:
         origin.check_without_terminal()
+    if dynamics is not None:
+        given = {"delta": delta, "tail": tail, "tube": tube, "regret": regret, "paired": paired}
+        _check_dynamics(dynamics, origin, given | {"components": components}, method)
     if paired is not None:
         as_flag(paired, "paired")
     if tube is not None:
@@ -168,6 +174,7 @@ def request(
         paired=paired,
         delta=delta,
         tail=tail,
+        dynamics=dynamics,
         tube=tube,
         regret=regret,
         progress=progress,
@@ -186,6 +193,23 @@ def request(
         write = by_door("pass columns as well", "write --columns N, too")
         raise ValueError(f"the tail {tail} belongs to the columns it was computed for: {write}")
     return asked
+
+
+def _check_dynamics(dynamics: Any, origin: Source | None, given: Mapping[str, Any], method: Any) -> None:
+    """Refuse a declaration of the dynamics that proves nothing here, and settings that are of no use to it."""
+    check_declaration(dynamics, given)
+    if origin is None:
+        raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave dynamics out, or give the transitions instead")
+    if isinstance(method, FeatureForm):
+        raise ValueError(
+            "a proof with declared dynamics is about a reward on a grid: leave the features, or dynamics, out"
+        )
+    dynamics.check(origin)
+    if dynamics.is_random and given["delta"] is None:
+        declared = by_door(f"dynamics={type(dynamics).__name__}(…)", DECLARED[type(dynamics).__name__].option)
+        raise ValueError(f"{declared} is for a certificate: pass {setting('delta')} too, or leave it out")
+    if isinstance(dynamics, Deterministic) and (dynamics.points is None or dynamics.value is not None):
+        raise ValueError("solve needs dynamics=certirl.dynamics.Deterministic(…, points=41), say, without a value")
 
 
 def _check_effect(asked: Request, given: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from certirl.ground.records import Record
 from certirl.ground.status import rounded_down
 from certirl.ground.work import Watch
 from certirl.proof.case import Case
-from certirl.proof.certificate import UNLIMITED, Certificate, conclude, forecast, least_enough
+from certirl.proof.certificate import UNLIMITED, Certificate, Forecast, conclude, forecast, least_enough
 from certirl.proof.cost import cost
 from certirl.proof.refutation import Attempt, Refutation, attempt
 from certirl.proof.sums import gather
@@ -65,15 +65,101 @@ class Learner(Protocol):
     """How rewards are found.
 
     Attributes:
-        case: what is to be proved.
         fewest: training transitions per action that `learn` needs.
     """
 
-    case: Case
     fewest: int
 
     def learn(self, training: Pool) -> Learned:
         """Rewards from all training transitions."""
+
+
+class Plan(Protocol):
+    """How a reward is proved: fixed by training data."""
+
+    def forecast(self, samples: int, delta: float) -> Forecast:
+        """What this many fresh transitions per action should prove with a part of δ."""
+
+    def conclude(self, fresh: Pool, *, delta: float, others: dict[str, float], goal: float | None) -> Certificate:
+        """What the fresh data prove."""
+
+    def is_never_bounded(self, samples: int, delta: float) -> bool:
+        """Whether no amount of data gives a bound."""
+
+    def note(self, samples: int, delta: float) -> str:
+        """What the forecast says of the tail; empty where it costs little."""
+
+
+class Theorem(Protocol):
+    """By which rewards are proved: what is declared of the dynamics chooses it."""
+
+    def plan(self, reward: Any, training: Pool, *, moments: Any, samples: int, delta: float) -> Plan:
+        """How a reward is proved."""
+
+    def refuting(
+        self, classes: Sequence[Basis], training: Pool, *, moments: Any, samples: int, delta: float
+    ) -> Attempt | None:
+        """How it is proved that there is no reward; None where that is not tried."""
+
+    def cost(self, training: Pool, budget: int) -> Any:
+        """What a proof costs, in words; empty if little."""
+
+
+class ByColumns(NamedTuple):
+    """The theorem for columns and a tail.
+
+    Attributes:
+        case: what is to be proved.
+    """
+
+    case: Case
+
+    def plan(self, reward: Any, training: Pool, **settings: Any) -> _ColumnsPlan:
+        """As of a `Theorem`."""
+        again = training.leading(FORECAST)
+        return _ColumnsPlan(self.case, fit_surrogates(self.case, reward, training, again=again, **settings))
+
+    def refuting(self, classes: Sequence[Basis], training: Pool, **settings: Any) -> Attempt | None:
+        """As of a `Theorem`; it rests on independent rows, and there are none in a log in the order of time."""
+        if self.case.sampling == "order":
+            return None
+        return attempt(self.case, classes, training.leading(FORECAST), **settings)
+
+    def cost(self, training: Pool, budget: int) -> Any:
+        """As of a `Theorem`."""
+        return cost(self.case, training, budget, TRAINING_SHARE, drawn=training.grows)
+
+
+class _ColumnsPlan(NamedTuple):
+    case: Case
+    fit: Fit
+
+    def forecast(self, samples: int, delta: float, tails: float = 1.0) -> Forecast:
+        return forecast(self.case, *self.fit, samples=samples, delta=delta, tails=tails)
+
+    def conclude(self, fresh: Pool, **settings: Any) -> Certificate:
+        return conclude(self.case, self.fit.surrogates, gather(self.fit.surrogates, fresh), **settings)
+
+    def is_never_bounded(self, samples: int, delta: float) -> bool:
+        """By a forecast with a quarter of the tail: rewards still improve."""
+        columns = max(part.columns.size for part in self.case.parts)
+        if not any(part.tail for part in self.case.parts) or self.fit.evidence[0].counts.min() < 10 * columns:
+            return False
+        limit = self.forecast(UNLIMITED, delta, CERTAIN).margin
+        if limit == -np.inf:  # under every reward
+            return True
+        return limit <= 0 < self.forecast(samples, delta, 0.0).margin
+
+    def note(self, samples: int, delta: float) -> str:
+        """The columns, their τ and the τ that the forecast margin needs, where the tail costs a quarter or more."""
+        expected = self.forecast(samples, delta)
+        if not max(expected.estimated / 4, 0.0) < expected.tail < np.inf:
+            return ""
+        parts = (self.case.parts[surrogate.component] for surrogate in self.fit.surrogates)
+        part = max(parts, key=lambda part: part.tail or 0.0)
+        needed = (part.tail or 0.0) * max(expected.margin + expected.tail, 0.0) / expected.tail
+        said = f"this margin needs τ < {rounded_down(needed, 2):.2g}" if needed else "and no τ leaves a margin yet"
+        return f"; {tail_in_numbers(part.tail or 0.0, part.columns, part.name)}, {said}"
 
 
 @archive.record
@@ -140,30 +226,12 @@ class _Option(NamedTuple):
     note: Callable[[int, float], str] = lambda samples, delta: ""
 
 
-def _share(case: Case, fit: Fit, regret: float | None, samples: int, delta: float) -> float:
+def _share(plan: Plan, regret: float | None, samples: int, delta: float) -> float:
     """Forecast which share of the margin, or of the regret allowed, a certificate leaves; the smaller of the two."""
-    expected = forecast(case, *fit, samples=samples, delta=delta)
+    expected = plan.forecast(samples, delta)
     if regret is None:
         return expected.share
     return min(expected.share, 1 - expected.regret / max(regret * expected.value_span, 1e-300))
-
-
-def _tail_note(case: Case, fit: Fit, samples: int, delta: float) -> str:
-    """The columns, their τ and the τ that the forecast margin needs, where the tail costs a quarter of it or more."""
-    expected = forecast(case, *fit, samples=samples, delta=delta)
-    if not max(expected.estimated / 4, 0.0) < expected.tail < np.inf:
-        return ""
-    part = max((case.parts[surrogate.component] for surrogate in fit.surrogates), key=lambda part: part.tail or 0.0)
-    needed = (part.tail or 0.0) * max(expected.margin + expected.tail, 0.0) / expected.tail
-    said = f"this margin needs τ < {rounded_down(needed, 2):.2g}" if needed else "and no τ leaves a margin yet"
-    return f"; {tail_in_numbers(part.tail or 0.0, part.columns, part.name)}, {said}"
-
-
-def _certificate(
-    case: Case, fit: Fit, regret: float | None, fresh: Pool, *, delta: float, others: dict[str, float]
-) -> Certificate:
-    evidence = gather(fit.surrogates, fresh)
-    return conclude(case, fit.surrogates, evidence, delta=delta, others=others, goal=regret)
 
 
 def _refuting_share(refuting: Attempt, single: float, samples: int, delta: float) -> float:
@@ -174,23 +242,13 @@ def _refutation(refuting: Attempt, fresh: Pool, **settings: Any) -> Refutation:
     return refuting.conclude(fresh.independent(), **settings)
 
 
-def _tail_is_too_large(case: Case, fit: Fit, samples: int, delta: float) -> bool:
-    """Whether no amount of data gives a bound, by a forecast with a quarter of the tail: rewards still improve."""
-    columns = max(part.columns.size for part in case.parts)
-    if not any(part.tail for part in case.parts) or fit.evidence[0].counts.min() < 10 * columns:
-        return False
-    limit = forecast(case, *fit, samples=UNLIMITED, delta=delta, tails=CERTAIN).margin
-    if limit == -np.inf:  # under every reward
-        return True
-    return limit <= 0 < forecast(case, *fit, samples=samples, delta=delta, tails=0.0).margin
-
-
 def least_budget(columns: int) -> int:
     """Transitions per action below which no search is worth starting."""
     return 20 * columns + 100
 
 
 def search(
+    theorem: Theorem,
     learner: Learner,
     training: Pool,
     fresh: Pool,
@@ -206,6 +264,7 @@ def search(
     A tail that is too large for any amount of data ends the search with an attempt at once.
 
     Args:
+        theorem: proves them.
         learner: finds rewards.
         training: the pool in which rewards are found.
         fresh: the pool that proofs rest on.
@@ -221,7 +280,8 @@ def search(
         is_last = n >= budget
         training.grow(max(int(TRAINING_SHARE * n), learner.fewest))
         if say is not None:
-            say(cost(learner.case, training, budget, TRAINING_SHARE, drawn=training.grows))
+            if words := theorem.cost(training, budget):
+                say(words)
             say = None
         learned = learner.learn(training)
         if learned.is_alike:
@@ -229,7 +289,7 @@ def search(
         samples = max(fresh.expected, n - training.size)
         left = delta * (1 - SPENT) ** attempts
         allowed = left if is_last else SPENT * left
-        options = _options(learner.case, learned, training, samples, allowed, regret, fresh.single_share)
+        options = _options(theorem, learned, training, samples, allowed, regret, fresh.single_share)
         if options and not is_last and all(option.is_never_bounded(samples, allowed) for option in options):
             is_last, allowed = True, left  # the certificate says that more data will not help
         shares = [option.share(samples, allowed) for option in options]
@@ -263,7 +323,7 @@ def _is_enough(proof: Certificate | Refutation, regret: float | None) -> bool:
 
 
 def _options(
-    case: Case,
+    theorem: Theorem,
     learned: Learned,
     training: Pool,
     samples: int,
@@ -274,32 +334,18 @@ def _options(
     """The attempts to choose from: to certify each reward learned, or to refute the class; from training data.
 
     A refutation is planned where no reward is forecast to keep a margin and comparisons of training data cancel. It
-    rests on independent rows, ``single`` of all; there are none in a log in the order of time.
+    rests on independent rows, ``single`` of all.
     """
     options = list[_Option]()
+    settings: dict[str, Any] = {"moments": learned.moments, "delta": delta}
     for candidate in learned.candidates:
-        fit = fit_surrogates(
-            case,
-            candidate.reward,
-            training,
-            moments=learned.moments,
-            again=training.leading(FORECAST),
-            samples=samples,
-            delta=delta,
-        )
-        forecast_share, prove = partial(_share, case, fit, regret), partial(_certificate, case, fit, regret)
-        note = partial(_tail_note, case, fit)
-        options.append(_Option(candidate, forecast_share, prove, partial(_tail_is_too_large, case, fit), note))
+        plan = theorem.plan(candidate.reward, training, samples=samples, **settings)
+        prove = partial(plan.conclude, goal=regret)
+        options.append(_Option(candidate, partial(_share, plan, regret), prove, plan.is_never_bounded, plan.note))
     hopeless = all(option.share(samples, delta) <= 0 for option in options)
-    if learned.classes and hopeless and case.sampling != "order":
-        refuting = attempt(
-            case,
-            learned.classes,
-            training.leading(FORECAST),
-            samples=max(int(single * samples), 1),
-            delta=delta,
-            moments=learned.moments,
-        )
+    if learned.classes and hopeless:
+        rows = max(int(single * samples), 1)
+        refuting = theorem.refuting(learned.classes, training, samples=rows, **settings)
         if refuting is not None:  # more training data may always lead to a reward instead
             share, refute = partial(_refuting_share, refuting, single), partial(_refutation, refuting)
             options.insert(0, _Option(None, share, refute, lambda samples, delta: False))

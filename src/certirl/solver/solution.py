@@ -45,7 +45,7 @@ from certirl.ground.domain import (
 )
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.records import Record
-from certirl.ground.status import DECLARE_TAIL, Finding, Reason, chance, rounded_down, two_digits, weakest
+from certirl.ground.status import DECLARE_TAIL, Claim, Finding, Reason, chance, rounded_down, two_digits, weakest
 from certirl.proof.case import too_many_functions
 from certirl.proof.cells import CellCertificate
 from certirl.proof.certificate import Certificate
@@ -493,7 +493,7 @@ class Solution(Record):
     samples: int
     stats: Diagnostics
     witness: Witness | None = None
-    certificate: Certificate | None = None
+    certificate: Certificate | CellCertificate | None = None
     refutation: Refutation | None = None
     path: FeaturePath | None = None
     file: str | None = field(default=None, metadata=UNSAVED)
@@ -532,6 +532,16 @@ class Solution(Record):
         :meta private:
         """
         return replace(self, findings=findings)
+
+    def proved_by(self, proof: CellCertificate) -> Solution:
+        """The same with what is proved by cells: certified where that holds, else with what is missing.
+
+        :meta private:
+        """
+        solution = replace(self, certificate=proof)
+        if proof.holds:
+            return solution.judged(Reason.CERTIFIED.finding(proved=proof.proved))
+        return solution.noted(Reason.UNPROVED.finding(what="the margin", missing=proof.missing))
 
     @property
     def domain(self) -> Box:
@@ -1020,16 +1030,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     named = archive.as_path(path)
     if not named.exists() and named.with_name(f"{named.name}.npz").is_file():  # as `save` adds it
         path = named.with_name(f"{named.name}.npz")
-    record = archive.load(path)
-    if not isinstance(record, Solution | Certificate | Refutation | CellCertificate):
+    record: Any = archive.load(path)
+    if not isinstance(record, Solution | Claim):
         return record
     verdict = check(path)
     if verdict.verdict == "rejected":
         raise ValueError(f"{path} is damaged or was changed: {'; '.join(verdict.reasons)}")
     if verdict.verdict != "confirmed":
         return record
+    claim: Any = record
     if not isinstance(record, Solution):
-        return replace(record, assumptions=verdict.trusted)
+        return replace(claim, assumptions=verdict.trusted)
     name = "refutation" if record.certificate is None else "certificate"
     return replace(record, **{name: replace(getattr(record, name), assumptions=verdict.trusted)})
 
@@ -1076,6 +1087,8 @@ def _check_reward(solution: Solution) -> None:
             same = attrgetter("name", "coordinates", "basis")
             if list(map(same, solution.components)) != list(map(same, function.components)):
                 raise ValueError(f"the components must be those of the {name}")
+        elif name == "reward" and solution.certificate is not None and solution.certificate.replaces_reward:
+            continue
         elif function is not None and (name == "value" or not solution._by_value) and function.basis != solution.basis:
             raise ValueError(f"{name} must be a function in {solution.basis}")
     if (solution.state is None) != (solution.action is None):

@@ -14,7 +14,7 @@ from certirl.data.demonstrations import Demonstrated
 from certirl.data.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
 from certirl.data.moments import Moments
 from certirl.data.simulator import Simulator
-from certirl.data.source import Pool
+from certirl.data.source import Logged, Pool
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
 from certirl.fit.choose import Choice, as_asked, as_measured, cheapest, choose, places, widened
@@ -23,11 +23,12 @@ from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, speaker, watched_stream
-from certirl.proof.case import Case, bounding_tail, tail_too_large
+from certirl.proof.case import Case, Declaration, bounding_tail, tail_too_large
+from certirl.proof.cells import Deterministic, prove_by_cells
 from certirl.proof.tails import TailLike, check_contradiction, tail_number
 from certirl.solver.methods import Method, Program
 from certirl.solver.request import Request, request
-from certirl.solver.search import TRAINING_SHARE, Learned, Learner, Outcome, least_budget, search
+from certirl.solver.search import TRAINING_SHARE, ByColumns, Learned, Learner, Outcome, Theorem, least_budget, search
 from certirl.solver.solution import Asked, Solution, build
 from certirl.solver.value_form import ValueLearner, explain, proof_columns, with_proof
 
@@ -50,6 +51,7 @@ def solve(
     paired: bool | None = None,
     delta: float | None = None,
     tail: TailLike = None,
+    dynamics: Declaration | None = None,
     tube: float | None = None,
     regret: float | None = None,
     rng: Any = None,
@@ -82,6 +84,9 @@ def solve(
             decides. For simulators only.
         delta: draw until the answer is proved, with at most this probability of a false proof; a log is divided once.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
+        dynamics: as in `certify`, in place of a tail: with ``AffineGaussian(std)`` and ``delta`` proofs rest on known
+            noise; with ``Deterministic(…)`` the answer is proved by cells, without ``delta``, as nothing is random.
+            The reward of the answer is then the one that the proof is about.
         tube: with ``delta``, how far from a switch the expert must be proved strictly best, in units of the state.
         regret: with ``delta``, draw until following the expert is proved to cost at most this share of the span of the
             value.
@@ -99,8 +104,8 @@ def solve(
     """
     asked = request(
         source, discount=discount, expert=expert, method=method, basis=basis, columns=columns, components=components,
-        samples=samples, trials=trials, paired=paired, delta=delta, tail=tail, tube=tube, regret=regret, rng=rng,
-        progress=progress,
+        samples=samples, trials=trials, paired=paired, delta=delta, tail=tail, dynamics=dynamics, tube=tube,
+        regret=regret, rng=rng, progress=progress,
     )  # fmt: skip
     with on(map):
         if isinstance(asked.method, Program):
@@ -108,6 +113,8 @@ def solve(
             solution = solve_by(asked, asked.method)
         else:
             solution = explain(asked) if asked.delta is None else _proved_by_value(asked)
+        if asked.dynamics is not None:
+            solution = _as_declared(solution, source, asked)
     if isinstance(asked.policy, Demonstrated) and asked.policy.is_guess:
         errors, chance = asked.policy.errors, asked.policy.guessing
         solution = solution.noted(Reason.UNPREDICTABLE.finding(errors=errors, chance=chance))
@@ -118,6 +125,17 @@ def solve(
     if asked.source is not None:
         stats = replace(stats, log_notes=asked.source.notes, asked=Asked.of(asked.source.counts_of_rows))
     return replace(solution, stats=stats)
+
+
+def _as_declared(solution: Solution, simulator: Any, asked: Request) -> Solution:
+    """The answer by what was declared of the dynamics, its reward the one that is proved, where one is."""
+    if isinstance(asked.dynamics, Deterministic):
+        if solution.value is None:
+            return solution
+        problem: dict[str, Any] = {"discount": asked.discount, "expert": asked.policy, "rng": 0}
+        solution = solution.proved_by(prove_by_cells(solution, simulator, asked.dynamics, **problem))
+    proof = solution.certificate
+    return solution if proof is None or not proof.holds else replace(solution, reward=proof.as_reward())
 
 
 def _estimated(asked: Request, method: Program) -> Solution:
@@ -212,7 +230,7 @@ def _proved_by_program(asked: Request, method: Program) -> Solution:
         least = least_budget(max(choice.columns))
         asked.origin.check_enough(asked.samples, max(choice.columns), -(-4 * least // 3) if pilot else least)
         pools = _pools(asked, _places(asked, choice.components), case.design)
-    outcome = _search(asked, learner, pools, asked.samples - pilot)
+    outcome = _search(asked, case, learner, pools, asked.samples - pilot)
     (operators, criteria), recovery = outcome.learned.answer
     return build(
         operators,
@@ -269,6 +287,8 @@ def _check_tail(asked: Request) -> None:
 
 def _check_draws(asked: Request) -> None:
     """Refuse a simulator whose noise is not independent, and a tail that the data contradict."""
+    if asked.dynamics is not None:
+        return  # checked with the declaration
     asked.origin.check_noise()
     asked.origin.check_has_noise()
     check_contradiction(asked.tail, asked.origin)
@@ -346,20 +366,27 @@ def _proved_by_value(asked: Request) -> Solution:
     learner = ValueLearner(case, asked)
     asked.origin.check_enough(asked.samples, columns.size, max(40 * columns.size, 4 * learner.fewest))
     pools = _pools(asked, columns, case.design)
-    outcome = _search(asked, learner, pools, asked.samples)
+    outcome = _search(asked, case, learner, pools, asked.samples)
     return with_proof(outcome, asked)
 
 
 def _pools(asked: Request, where: Any, design: Any = True) -> tuple[Pool, Pool]:
     """Training and fresh data: draws, or a log that is divided once."""
-    return asked.origin.pools(TRAINING_SHARE, where, asked.generator, design=design, paired=asked.paired)
+    if asked.dynamics is None:
+        return asked.origin.pools(TRAINING_SHARE, where, asked.generator, design=design, paired=asked.paired)
+    if isinstance(asked.origin, Logged):  # nothing has to be fresh where only drifts are learned
+        return Pool([asked.origin.data]), Pool([asked.origin.data])
+    return asked.origin.pools(TRAINING_SHARE, where, asked.generator, design=design, paired=False)
 
 
-def _search(asked: Request, learner: Learner, pools: tuple[Pool, Pool], budget: int) -> Outcome:
+def _search(asked: Request, case: Case, learner: Learner, pools: tuple[Pool, Pool], budget: int) -> Outcome:
     assert asked.delta is not None
     training, fresh = pools
+    theorem: Theorem = ByColumns(case)
+    if asked.dynamics is not None:
+        theorem = asked.dynamics.theorem(asked.origin, asked.policy, discount=asked.discount, tube=asked.tube)
     settings: dict[str, Any] = {"delta": asked.delta, "regret": asked.regret, "say": speaker(asked.progress)}
     if training.grows:
-        return search(learner, training, fresh, budget=budget, watch=announcer(asked.progress), **settings)
+        return search(theorem, learner, training, fresh, budget=budget, watch=announcer(asked.progress), **settings)
     watched = watched_stream(fresh, fresh.total, asked.progress)  # in the only round
-    return search(learner, training, watched, budget=training.size + fresh.expected, **settings)
+    return search(theorem, learner, training, watched, budget=training.size + fresh.expected, **settings)

@@ -12,6 +12,7 @@ from certirl.data.transitions import action_in_words, counted
 from certirl.fit.witness import place_of
 from certirl.functions.ends import in_words
 from certirl.functions.extrema import TIE, ranked
+from certirl.functions.features import Features
 from certirl.ground.domain import number_of
 from certirl.ground.status import Finding, chance, weakest
 
@@ -58,9 +59,10 @@ class Words:
     def tube(self) -> Texts:
         """How far from a switch the expert is proved best, and its regret."""
         proof = self.of.certificate
-        if proof is None or not isfinite(proof.margin) or "tube" not in self.claimed:
+        where = self.claimed.get("tube") or self.claimed.get("undecided")
+        if proof is None or not isfinite(proof.margin) or where is None:
             return []
-        return [self.claimed["tube"], f"regret {self.claimed['regret']}"]
+        return [where, f"regret {self.claimed['regret']}"]
 
     @property
     def refuted(self) -> str:
@@ -110,6 +112,8 @@ class ProgramWords(Words):
         """The first line: the status with its cause."""
         solution = self.of
         if solution.status == "certified" and solution.certificate is not None:
+            if solution.certificate.delta == 0:
+                return solution.certificate.statement
             sure = chance(solution.certificate.delta)
             return f"Certified with probability {sure}: {self.who} is strictly optimal at every state"
         if solution.status == "solved":
@@ -230,7 +234,10 @@ class ValueWords(Words):
         which = "no reward explains the expert; best fit: " if solution.status == "infeasible" else ""
         if solution.path is not None:
             return f"{which}{solution.reward}; {solution.path.summary}"
-        return f"{which}{solution.reward.basis} on {solution.domain.words}; {self.texts['residual']}"
+        reward = f"{which}{solution.reward.basis} on {solution.domain.words}"
+        if isinstance(solution.reward.basis, Features):  # that of V by the simulator, exactly
+            return reward
+        return f"{reward}; {self.texts['residual']}"
 
     def _conflict(self) -> str:
         witness = self.of.witness
