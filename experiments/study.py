@@ -14,7 +14,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from certirl.cli.paper import add_study_options
+from certirl.cli.paper import study_options
+from certirl.cli.parsing import add
 from certirl.paper.study import Findings, Runner, carry_out, chosen
 
 __all__ = ["Findings", "Runner", "main"]
@@ -24,7 +25,9 @@ def main(experiment: Any, words: Sequence[str] | None = None) -> int:
     """Run the file of an experiment as a command."""
     name, parts = Path(experiment.__file__).stem, getattr(experiment, "PARTS", {})
     parser = argparse.ArgumentParser(description=experiment.__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    add_study_options(parser, "experiments/results")
+    for form, meaning in study_options("experiments/results").items():
+        add(parser, form, meaning)
+    parser.set_defaults(seed=0, out=Path("experiments/results"))
     if parts:
         parser.add_argument("--only", choices=parts, help="this part alone")
     options = parser.parse_args(words)

@@ -262,6 +262,15 @@ def test_lines_that_are_no_rows_are_left_out_and_the_others_are_counted(tmp_path
                 list(tables.stream(path, rows=size))
 
 
+def test_columns_are_found_by_name_in_any_order_and_named_if_they_lack(tmp_path):
+    (tmp_path / "d.csv").write_text("state_1, state_0,action,x,next_state_0,next_state_1\n1,2,0,x,3,4\n5,6,1,y,7,8\n")
+    data = tables.read(tmp_path / "d.csv")
+    assert data.states.tolist() == [[2, 1], [6, 5]] and data.next_states.tolist() == [[3, 4], [7, 8]]
+    np.savez(tmp_path / "d.npz", observations=np.zeros(3))
+    with pytest.raises(ValueError, match=r"needs .* arrays states, actions, next_states, .*; it has observations"):
+        tables.read(tmp_path / "d.npz")
+
+
 def test_any_single_character_may_separate_columns(tmp_path):
     for mark in ": ~":
         (tmp_path / "log.csv").write_text(

@@ -168,6 +168,14 @@ def test_components_are_found_by_name_or_number():
         total["place"]
 
 
+def test_a_reward_outside_its_domain_is_refused():
+    reward = Reward(Legendre(3, (0, 1)), np.ones(3))
+    assert reward(1 + 1e-12) == pytest.approx(reward(1.0))  # rounding at the edge is not a mistake
+    for bad, sentence in ((1.5, "outside"), (np.nan, "finite"), (np.zeros((2, 2)), "shape")):
+        with pytest.raises(ValueError, match=sentence):
+            reward(bad)
+
+
 def test_terminal_states_are_worth_nothing():
     def beyond(states):
         return states[:, 0] > 0.5

@@ -214,6 +214,22 @@ def test_files_of_other_versions_and_formats_are_refused(tmp_path):
             archive.load(tmp_path / "other.npz")
 
 
+def test_what_is_no_file_of_certirl_or_only_a_part_of_one_is_one_sentence(tmp_path):
+    whole = saved_tree(tmp_path).read_bytes()
+    for cut in (0, 10, len(whole) // 2, len(whole) - 5):
+        (tmp_path / "cut.npz").write_bytes(whole[:cut])
+        with pytest.raises(ValueError, match="damaged or cut short"):
+            certirl.load(tmp_path / "cut.npz")
+    (tmp_path / "text.npz").write_text("hello")
+    np.savez(tmp_path / "foreign.npz", a=np.ones(3))
+    np.savez(tmp_path / "pickle.npz", header=np.array({"format": "certirl"}, dtype=object))  # never opened
+    for name in ("text", "foreign", "pickle"):
+        with pytest.raises(ValueError, match="not a certirl file"):
+            certirl.load(tmp_path / f"{name}.npz")
+    with pytest.raises(FileNotFoundError, match="no file"):
+        certirl.load(tmp_path / "nothing.npz")
+
+
 def saved_tree(folder):
     return archive.save(tree(), folder / "tree")
 

@@ -90,6 +90,15 @@ def test_a_repr_is_the_call_if_that_is_short_and_else_the_first_line_of_the_prin
         assert len(long) == LONGEST and long[-2] == "…"
 
 
+def test_arrays_of_records_are_read_only():
+    operators = problems.random_polynomial(seed=7).operators(certirl.Legendre(4))
+    criterion = steps.bellman(operators, discount=0.7)
+    found = steps.recover(criterion)
+    for array in (operators.Z, criterion.F, found.states, found.value, found.reward.coefficients):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
 def records():
     """One of every kind that a user gets from a cheap call."""
     problem = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)

@@ -7,7 +7,7 @@ import webbrowser
 from typing import Any
 
 from certirl.cli import inputs
-from certirl.cli import options as shared
+from certirl.cli import options as table
 from certirl.cli.output import Answer, check_outputs, deliver
 from certirl.cli.parsing import DONE, NOT_PROVED, UNDETERMINED, Verb
 from certirl.data import moments
@@ -109,68 +109,6 @@ def check_file(options: argparse.Namespace) -> Answer:
     return Answer(verdict, VERDICTS[verdict.verdict])
 
 
-def _add_coverage(command: argparse.ArgumentParser) -> None:
-    shared.add_log(command)
-    shared.add_basis(command.add_argument_group("functions"), "moderate ones, for the number of coordinates")
-    _add_plot(command)
-
-
-def _add_moments(command: argparse.ArgumentParser) -> None:
-    shared.add_log(command)
-    functions = command.add_argument_group("functions")
-    shared.add_basis(functions, "legendre", default="legendre")
-    functions.add_argument("--columns", type=int, metavar="N", help="functions of the state (default: as many)")
-    command.add_argument("--allow-repeats", action="store_true", help="let a file and its copy both count")
-    _add_sums(command, "moments.npz")
-    shared.add_place(command.add_argument_group("work"), "threads")
-
-
-def _add_merge(command: argparse.ArgumentParser) -> None:
-    command.add_argument("files", metavar="FILE", nargs="+", help="what certirl moments wrote (.npz)")
-    command.add_argument("--allow-repeats", action="store_true", help="let the same data count twice")
-    _add_sums(command, "merged.npz")
-
-
-def _add_sums(command: argparse.ArgumentParser, file: str) -> None:
-    output = command.add_argument_group("output")
-    output.add_argument("-o", "--output", metavar="FILE", default=file, help=f"where the sums go (default {file})")
-
-
-def _add_show(command: argparse.ArgumentParser) -> None:
-    _add_saved(command)
-    command.add_argument(
-        "--tube", type=float, metavar="WIDTH", help="what the file's certificate proves outside another tube, same δ"
-    )
-    _add_plot(command)
-
-
-def _add_report(command: argparse.ArgumentParser) -> None:
-    _add_saved(command)
-    output = command.add_argument_group("output")
-    output.add_argument(
-        "-o", "--output", metavar="PAGE", default="report.html", help="where the page goes (default report.html)"
-    )
-    output.add_argument("--open", action="store_true", help="open it in the browser")
-
-
-def _add_export(command: argparse.ArgumentParser) -> None:
-    _add_saved(command)
-    command.add_argument("--value", action="store_true", help="the expert's value function in place of the reward")
-    output = command.add_argument_group("output")
-    output.add_argument(
-        "-o", "--output", metavar="FILE", default="reward.py", help=".py, .tex, .json or .onnx (default reward.py)"
-    )
-
-
-def _add_saved(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", metavar="FILE", help="what certirl saved (.npz)")
-
-
-def _add_plot(command: argparse.ArgumentParser) -> None:
-    output = command.add_argument_group("output")
-    output.add_argument("--plot", metavar="PICTURE", help="where a picture goes (default: none)")
-
-
 VERBS = (
     Verb(
         "show",
@@ -180,7 +118,10 @@ VERBS = (
             ("certirl show reward.npz --plot again.png", "a solution, a certificate, a reward, moments"),
             ("certirl show reward.npz --tube 0.3", "what the same data prove outside a wider tube"),
         ],
-        _add_show,
+        {
+            "": {**table.SAVED, "--tube WIDTH": "what the file's certificate proves outside another tube, same δ"},
+            "output": table.PLOT,
+        },
         show,
     ),
     Verb(
@@ -188,8 +129,15 @@ VERBS = (
         "write a page about what certirl saved, for any browser",
         "FILE [options]",
         [("certirl report reward.npz -o report.html", "verdict, pictures, assumptions, formula; works offline")],
-        _add_report,
+        {
+            "": table.SAVED,
+            "output": {
+                "-o --output PAGE": "where the page goes (default report.html)",
+                "--open": "open it in the browser",
+            },
+        },
         report_file,
+        defaults={"output": "report.html"},
     ),
     Verb(
         "export",
@@ -199,15 +147,19 @@ VERBS = (
             ("certirl export reward.npz -o reward.py", "a module that needs NumPy alone"),
             ("certirl export reward.npz --value -o value.onnx", "the value function, for other runtimes"),
         ],
-        _add_export,
+        {
+            "": {**table.SAVED, "--value": "the expert's value function in place of the reward"},
+            "output": {"-o --output FILE": ".py, .tex, .json or .onnx (default reward.py)"},
+        },
         export_file,
+        defaults={"output": "reward.py"},
     ),
     Verb(
         "check",
         "prove a saved certificate again, independently",
         "FILE [options]",
         [("certirl check reward.npz", "confirmed, rejected, or nothing claimed")],
-        _add_saved,
+        {"": table.SAVED},
         check_file,
         (NOT_PROVED, UNDETERMINED),
     ),
@@ -219,7 +171,11 @@ VERBS = (
             ("certirl coverage log.csv --domain 0 10", "shares of the box in which every action was tried"),
             ("certirl coverage log.csv --domain 0 10 --plot seen.png", "with a picture"),
         ],
-        _add_coverage,
+        {
+            **table.log(),
+            "functions": table.basis("moderate ones, for the number of coordinates"),
+            "output": table.PLOT,
+        },
         cover,
     ),
     Verb(
@@ -227,15 +183,32 @@ VERBS = (
         "sum up tables of any length, for solve and merge",
         "DATA … [options]",
         [('certirl moments "*.parquet" --domain -1 1 --size 11 -o all.npz', "in batches, whatever their length")],
-        _add_moments,
+        {
+            **table.log(),
+            "functions": {
+                **table.basis("legendre"),
+                "--columns N": "functions of the state (default: as many)",
+                "--allow-repeats": "let a file and its copy both count",
+            },
+            **table.result("sums go (default moments.npz)"),
+            **table.THREADS,
+        },
         measure_files,
+        defaults={"basis": "legendre", "output": "moments.npz"},
     ),
     Verb(
         "merge",
         "add up moments of different data",
         "FILE … [options]",
         [("certirl merge early.npz late.npz -o all.npz", "as if all were measured at once")],
-        _add_merge,
+        {
+            "": {
+                "files FILE …": "what certirl moments wrote (.npz)",
+                "--allow-repeats": "let the same data count twice",
+            },
+            **table.result("sums go (default merged.npz)"),
+        },
         merge_files,
+        defaults={"output": "merged.npz"},
     ),
 )

@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import importlib
 from pathlib import Path
-from typing import Any
 
-from certirl.cli.options import add_place
+from certirl.cli.options import STUDIES, place
 from certirl.cli.output import Answer
 from certirl.cli.parsing import Verb
-
-STUDIES = ("figure1", "figure2", "figure3", "figure4", "rollouts", "samples")  # modules of certirl.paper.figures
 
 
 def theorems(options: argparse.Namespace) -> Answer:
@@ -42,43 +39,15 @@ def reproduce(options: argparse.Namespace) -> Answer:
     return Answer(records)
 
 
-def _add_theorems(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--discount", type=float, metavar="GAMMA", required=True, help="γ")
-    command.add_argument("--beta", type=float, required=True, help="β-separability: the best margin with ‖α‖₁ = 1")
-    command.add_argument("--delta", type=float, help="probability of failure (default 0.05)")
-    command.add_argument("--size", type=int, metavar="N", help="functions in the basis, k (default 11)")
-    command.add_argument("--actions", type=int, metavar="N", help="number of actions (default 3)")
-    command.add_argument("--cover", type=float, metavar="RADIUS", help="cover radius c (default 0.05)")
-    command.add_argument("--rho", type=float, help="Lipschitz constant ρ of the criterion (default β/(2c))")
-    command.add_argument("--norm", type=float, help="Δ, bound on the norm of every Z (default 1.45)")
-    command.add_argument("--inner-norm", type=float, help="Δ₂, the same without the constant function (default 0.1)")
-    command.add_argument(
-        "--difference", type=float, help="bound on the norm of T − Z without the constant function (default 0.3)"
-    )
-    command.add_argument("--columns", type=int, metavar="N", help="functions of the state, k_s (default: k)")
-    command.add_argument("--tail", type=float, help="norm of what truncation leaves out (default 0)")
-
-
-def _add_reproduce(command: argparse.ArgumentParser) -> None:
-    studies = f"{', '.join(STUDIES)} (beyond the paper), or all"
-    command.add_argument("study", metavar="STUDY", choices=[*STUDIES, "all"], help=studies)
-    add_study_options(command, "certirl-reproduced")
-    command.add_argument("--again", action="store_true", help="compute what is finished again, too")
-
-
-def add_study_options(parser: Any, out: str) -> None:
-    """Add the options of every study; ``out`` is the folder for its results."""
-    parser.add_argument("--fast", action="store_true", help="a small version, for a first look")
-    add_place(parser, "processes")
-    parser.add_argument("--trials", type=int, help="repetitions, where there are any (default: the paper's)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
-    parser.add_argument("--out", type=_folder, default=Path(out), help=f"folder for the results (default {out})")
-
-
-def _folder(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("the name of the folder is empty")
-    return Path(text)
+def study_options(out: str) -> dict[str, str]:
+    """The options of every study; ``out`` is the folder for its results."""
+    return {
+        "--fast": "a small version, for a first look",
+        **place("processes"),
+        "--trials N": "repetitions, where there are any (default: the paper's)",
+        "--seed N": "seed of all draws (default 0)",
+        "--out FOLDER": f"folder for the results (default {out})",
+    }
 
 
 VERBS = (
@@ -87,8 +56,24 @@ VERBS = (
         "print the samples that the theorems ask for",
         "--discount γ --beta β [options]",
         [("certirl theorems --discount 0.7 --beta 0.0377", "Theorem 6 as printed and corrected")],
-        _add_theorems,
+        {
+            "problem": {
+                "--discount GAMMA": "γ",
+                "--beta BETA": "β-separability: the best margin with ‖α‖₁ = 1",
+                "--delta DELTA": "probability of failure (default 0.05)",
+                "--size N": "functions in the basis, k (default 11)",
+                "--actions N": "number of actions (default 3)",
+                "--cover RADIUS": "cover radius c (default 0.05)",
+                "--rho RHO": "Lipschitz constant ρ of the criterion (default β/(2c))",
+                "--norm NORM": "Δ, bound on the norm of every Z (default 1.45)",
+                "--inner-norm NORM": "Δ₂, the same without the constant function (default 0.1)",
+                "--difference NORM": "bound on the norm of T − Z without the constant function (default 0.3)",
+                "--columns N": "functions of the state, k_s (default: k)",
+                "--tail NORM": "norm of what truncation leaves out (default 0)",
+            }
+        },
         theorems,
+        required=("discount", "beta"),
     ),
     Verb(
         "reproduce",
@@ -98,8 +83,15 @@ VERBS = (
             ("certirl reproduce figure1 --fast", "one figure, at a small size"),
             ("certirl reproduce all", "every figure; what is finished is not computed again"),
         ],
-        _add_reproduce,
+        {
+            "": {
+                "study STUDY": f"{', '.join(STUDIES)} (beyond the paper), or all",
+                **study_options("certirl-reproduced"),
+                "--again": "compute what is finished again, too",
+            }
+        },
         reproduce,
         clocked=False,
+        defaults={"seed": 0, "out": Path("certirl-reproduced")},
     ),
 )

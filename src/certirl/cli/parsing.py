@@ -1,12 +1,14 @@
-"""How the words of a command are read: verbs with examples and exit codes, options that are given once, numbers."""
+"""How the words of a command are read: tables of verbs and options, which argparse reads, and their help."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -24,7 +26,7 @@ CODES = {
     INTERRUPTED: "interrupted",
 }
 ALWAYS = (DONE, BAD_INPUT, INTERRUPTED)  # codes of every command
-WIDEST = 100  # characters of a line of help
+WIDEST, BESIDE = 100, 22  # characters of a line of help, and of an option beside its meaning
 # Keywords that a command writes otherwise than with two dashes before them, and the form of values unlike Python's.
 _RENAMED = {
     "n_actions": "actions",
@@ -38,6 +40,11 @@ _FORMS = {"domain": " LOW HIGH", "periodic": " AXIS"}
 _POSITIONAL = ("data", "environment", "file", "files", "study", "shell", "reward", "verb", "given")
 
 
+# Options by their headings in the help, "" for files: the form of each, and its meaning. A form is its names and what
+# follows, words of `options.VALUES`: "--size N", "-o --output FILE", "--state NAME …"; names alone are a switch.
+Table = Mapping[str, Mapping[str, str]]
+
+
 class Verb(NamedTuple):
     """One command.
 
@@ -46,21 +53,25 @@ class Verb(NamedTuple):
         summary: what it does, as a phrase.
         form: what follows the name in the usage line.
         examples: commands with their meaning.
-        add: adds its options to a parser.
+        options: by their headings.
         run: does it: from options to an `output.Answer`.
         codes: its exit codes beside those of every command.
         clocked: whether a line says for how long it has worked; not where processes are started, which a thread of
             the clock could disturb.
+        defaults: of options that have one; the others are None or False.
+        required: options that must be given.
     """
 
     name: str
     summary: str
     form: str
     examples: Sequence[tuple[str, str]]
-    add: Callable[[argparse.ArgumentParser], None]
+    options: Table
     run: Callable[[argparse.Namespace], Any]
     codes: tuple[int, ...] = ()
     clocked: bool = True
+    defaults: Mapping[str, Any] = {}
+    required: tuple[str, ...] = ()
 
     @property
     def every_code(self) -> list[int]:
@@ -68,35 +79,21 @@ class Verb(NamedTuple):
         return sorted({*ALWAYS, *self.codes})
 
 
+EVERYWHERE = {
+    "-h --help": "print this and end",
+    "--json": "the result as one JSON document; other lines on stderr",
+    "--quiet": "print errors only, and with --json the result",
+}
+
+
 class UsageError(ValueError):
     """Words that are no command, no option or no value of one."""
 
 
-class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help of at most `WIDEST` columns; examples keep their lines."""
-
-    def __init__(self, prog: str, **settings: Any) -> None:
-        width = min(shutil.get_terminal_size().columns, WIDEST) - 2
-        super().__init__(prog, **{"width": width, "max_help_position": 23} | settings)
-
-    def _format_action(self, action: argparse.Action) -> str:
-        if not isinstance(action, argparse._SubParsersAction):
-            return super()._format_action(action)
-        return "".join(super(_Help, self)._format_action(verb) for verb in action._get_subactions())
-
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        """One short and one long name, then the values: "-o, --output FILE", "--state NAME …", "--basis NAME"."""
-        if not action.option_strings or action.nargs == 0:
-            return super()._format_action_invocation(action)
-        values = "NAME" if action.choices else self._format_args(action, action.dest.upper())
-        names = [name for name in action.option_strings if name[1] != "-"]
-        names.append(next(name for name in action.option_strings if name[1] == "-"))
-        return f"{', '.join(names)} {values.partition(' [')[0]}{' …' * (action.nargs == '+')}"
-
-    def _expand_help(self, action: argparse.Action) -> str:
-        """The help, with the choices of an option before it."""
-        text = super()._expand_help(action)
-        return f"{', '.join(action.choices)}; {text}" if action.choices and action.option_strings else text
+def not_one_of(text: str, words: Sequence[str]) -> str:
+    """That a word is none of those that are known, and which one was probably meant."""
+    meant = f" (is {near[0]} meant?)" if (near := get_close_matches(text, words, 1)) else ""
+    return f"must be one of {', '.join(words)}, got {text!r}{meant}"
 
 
 class Parser(argparse.ArgumentParser):
@@ -104,52 +101,108 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         commands: the parsers of the commands, by name.
+        help: what is printed for --help.
     """
 
-    commands: dict[str, Parser]
+    commands: Mapping[str, Parser] = {}
+    help = ""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **{"formatter_class": _Help} | settings)
+        super().__init__(*arguments, **settings)
         for kind, key, what in (("action", None, Once), ("type", int, whole), ("type", float, number)):
             self.register(kind, key, what)
 
     def error(self, message: str) -> NoReturn:
         """Raise the sentence."""
-        choice = re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL)
-        if choice:
-            what, text, listed = choice.groups()
-            choices = [word.strip(" '") for word in listed.split(",")]
-            meant = f" (is {near[0]} meant?)" if (near := get_close_matches(text, choices, 1)) else ""
-            message = f"{what} must be one of {', '.join(choices)}, got {text!r}{meant}"
         sentence = re.sub(r"^argument (?:-o/)?(\S+?): (?=must |is )", r"\1 ", message).removeprefix("argument ")
         raise UsageError(f"{' '.join(sentence.split())}; {self.prog} --help explains")
+
+    def format_help(self) -> str:
+        """The help, with examples before the options."""
+        return self.help
 
 
 def build(verbs: Iterable[Verb], version: str) -> Parser:
     """The parser of all commands."""
-    parser = Parser(
-        prog="certirl",
-        usage="certirl COMMAND …",
-        description="Inverse reinforcement learning in continuous state spaces, with proofs.\n\n" + _examples(_FIRST),
-        epilog=_in_words() + "\ncertirl COMMAND --help explains one command.",
-    )
+    parser, every = Parser(prog="certirl"), tuple(verbs)
     parser.add_argument("--version", action="version", version=f"certirl {version}")
     commands = parser.add_subparsers(required=True, metavar="command", title="commands", parser_class=Parser)
-    for verb in verbs:
+    for verb in every:
+        usage = f"certirl {verb.name} {verb.form}".rstrip()
         command = commands.add_parser(
-            verb.name,
-            help=verb.summary,
-            prog=f"certirl {verb.name}",
-            usage=f"certirl {verb.name} {verb.form}".rstrip(),
-            description=f"{verb.summary[0].upper()}{verb.summary[1:]}.\n\n{_examples(verb.examples)}",
-            epilog=f"exit codes: {', '.join(map(str, verb.every_code))} (certirl --help says what they mean)",
-            add_help=False,
+            verb.name, help=verb.summary, prog=f"certirl {verb.name}", usage=usage, add_help=False
         )
-        verb.add(command)
-        add_output(command)
-        command.set_defaults(verb=verb)
-    parser.commands = dict(commands.choices)
+        listed = dict[str, list[tuple[str, str]]]()
+        output = {"output": {**verb.options.get("output", {}), **EVERYWHERE}}
+        for title, options in {**verb.options, **output}.items():
+            listed[title] = [add(command, form, meaning, verb.required) for form, meaning in options.items()]
+        command.set_defaults(verb=verb, **verb.defaults)
+        codes = f"exit codes: {', '.join(map(str, verb.every_code))} (certirl --help says what they mean)"
+        command.help = _help(usage, f"{verb.summary[0].upper()}{verb.summary[1:]}.", verb.examples, listed, codes)
+    parser.commands = commands.choices
+    what = "Inverse reinforcement learning in continuous state spaces, with proofs."
+    listed = {"commands": [(verb.name, verb.summary) for verb in every]}
+    listed["options"] = [("-h, --help", "print this and end"), ("--version", "print the version and end")]
+    listed["exit codes"] = [(f"{code}", words) for code, words in CODES.items()]
+    parser.help = _help("certirl COMMAND …", what, _FIRST, listed, "certirl COMMAND --help explains one command.")
     return parser
+
+
+def add(command: Any, form: str, meaning: str, required: Sequence[str] = ()) -> tuple[str, str]:
+    """Add an option; what the help says of it: one short and one long name with its values, and the meaning."""
+    from certirl.cli.options import VALUES
+
+    words = form.split()
+    names = [word for word in words if word.startswith("-")] or words[:1]
+    values, settings = words[len(names) :], dict[str, Any]()
+    if values:
+        settings = {"metavar": values[0], **VALUES.get(values[0], {})} | ({"nargs": "+"} if "…" in values else {})
+    elif names[0].startswith("-"):
+        settings = {"action": "help" if "--help" in names else "store_true"}
+    choices = settings.get("choices", ())
+    if choices:
+        settings["type"] = partial(_chosen, tuple(choices))
+    if names[-1].lstrip("-") in required:
+        settings["required"] = True
+    command.add_argument(*names, help=meaning.replace("%", "%%"), **settings)
+    if choices and names[0].startswith("-"):
+        values, meaning = ["NAME"], f"{', '.join(choices)}; {meaning}"
+    short = [name for name in names if name[:2] != "--"]
+    long = [name for name in names if name[:2] == "--"][:1]
+    return " ".join([", ".join([*short, *long]) if names[0].startswith("-") else "", *values]).strip(), meaning
+
+
+def _chosen(choices: Sequence[str], text: str) -> str:
+    if text not in choices:
+        raise argparse.ArgumentTypeError(not_one_of(text, choices))
+    return text
+
+
+def _help(
+    usage: str,
+    what: str,
+    examples: Sequence[tuple[str, str]],
+    groups: Mapping[str, Iterable[tuple[str, str]]],
+    last: str,
+) -> str:
+    width = min(shutil.get_terminal_size().columns, WIDEST) - 2
+    parts = [f"usage: {usage}", textwrap.fill(what, width), _examples(examples)]
+    for title, rows in groups.items():
+        beside = 7 if title == "exit codes" else BESIDE
+        lines = [line for row in rows for line in _lines(*row, beside, width)]
+        parts.append("\n".join([f"{title or 'files'}:", *lines]))
+    return "\n\n".join([*parts, textwrap.fill(last, width)]) + "\n"
+
+
+def _lines(name: str, meaning: str, beside: int, width: int) -> Iterator[str]:
+    """A name with its meaning beside it, from the next line on if the name is long."""
+    first, *more = textwrap.wrap(meaning, width - beside) or [""]
+    if len(name) + 3 > beside:
+        yield f"  {name}"
+        yield f"{'':{beside}}{first}"
+    else:
+        yield f"  {name:<{beside - 2}}{first}"
+    yield from (f"{'':{beside}}{line}" for line in more)
 
 
 _FIRST = (
@@ -172,21 +225,11 @@ def _examples(examples: Sequence[tuple[str, str]]) -> str:
     return "\n".join(["examples:", *lines])
 
 
-def _in_words() -> str:
-    return "\n".join(["exit codes:", *(f"  {code:<4} {words}" for code, words in CODES.items())])
-
-
-def add_output(command: argparse.ArgumentParser) -> None:
-    """Add the options that every command has."""
-    group = next((group for group in command._action_groups if group.title == "output"), None)
-    group = command.add_argument_group("output") if group is None else group
-    group.add_argument("-h", "--help", action="help", help="print this and end")
-    group.add_argument("--json", action="store_true", help="the result as one JSON document; other lines on stderr")
-    group.add_argument("--quiet", action="store_true", help="print errors only, and with --json the result")
-
-
 def parse(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
     """The options of a command; words that are left over are refused, with the option that was probably meant."""
+    command = next((word for word in words if not word.startswith("-")), None)
+    if command is not None and command not in parser.commands:
+        parser.error(f"command {not_one_of(command, list(parser.commands))}")
     options, left_over = parser.parse_known_args(as_argparse_reads(words))
     if left_over:
         names = [f"--{name.replace('_', '-')}" for name in vars(options) if name not in _POSITIONAL]

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from certirl.cli import inputs
-from certirl.cli import options as shared
+from certirl.cli import options as table
 from certirl.cli.output import Answer, check_outputs, code_of, deliver
 from certirl.cli.parsing import DONE, INFEASIBLE, NOT_PROVED, UNDETERMINED, Verb
 from certirl.data.formats import find_tables
@@ -154,149 +154,25 @@ def _value_in(file: str) -> Any:
     return record
 
 
-def _add_cells(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "environment", metavar="SYSTEM",
-        help="a Gymnasium environment without noise: MountainCar-v0, Pendulum-v1; or a simulator, FILE.py:NAME or "
-        "MODULE:NAME, with --lipschitz; for a plan it needs reward(states, action, next_states)",
-    )  # fmt: skip
-    problem = command.add_argument_group("problem")
-    problem.add_argument("--discount", type=float, metavar="GAMMA", required=True, help="γ, strictly between 0 and 1")
-    problem.add_argument(
-        "--actions", type=int, metavar="N", help="values of each continuous action, such as the torque of a pendulum"
-    )
-    problem.add_argument(
-        "--expert", metavar="WHO",
-        help="the policy that is proved: an action, or a function of states, FILE.py:NAME (default: the plan); its "
-        "value is learned by solve",
-    )  # fmt: skip
-    problem.add_argument(
-        "--learned", action="store_true", help="of a plan, too, the value is learned by solve (default: as planned)"
-    )
-    problem.add_argument(
-        "--value", metavar="SOLUTION",
-        help="a saved solution (.npz), whose value is used instead; without --expert the policy is greedy for it",
-    )  # fmt: skip
-    proof = command.add_argument_group("proof")
-    proof.add_argument(
-        "--points", type=int, nargs="+", metavar="N",
-        help="of the grid of the value along each coordinate (default: "
-        + ", ".join(f"{' '.join(map(str, points))} for {name}" for name, points in GRIDS.items()) + ")",
-    )  # fmt: skip
-    proof.add_argument(
-        "--refine", type=int, metavar="N", default=4, help="cells along each side of a cell of the grid (default 4)"
-    )
-    proof.add_argument(
-        "--lipschitz", type=float, nargs="+", metavar="L",
-        help="bounds on |∂ next coordinate i / ∂ coordinate j|, row by row: for all actions, or one table for each "
-        "(default: built in for " + " and ".join(GRIDS) + ")",
-    )  # fmt: skip
-    proof.add_argument("--seed", type=int, metavar="N", default=0, help="of draws (default 0)")
-    _add_result(command, "proof", "proof.npz", "default: none", plot="", workers=False)
-
-
-def _add_demo(command: argparse.ArgumentParser) -> None:
-    data = command.add_argument_group("data")
-    data.add_argument(
-        "--problem", type=int, metavar="N", default=7, help="seed of the random polynomial problem (default 7)"
-    )
-    data.add_argument(
-        "--samples",
-        type=int,
-        metavar="N",
-        default=1_000_000,
-        help="transitions of every action to draw at most (default 1,000,000)",
-    )
-    data.add_argument("--seed", type=int, metavar="N", default=0, help="seed of the draws (default 0)")
-    output = command.add_argument_group("output")
-    output.add_argument(
-        "-o", "--output", metavar="FILE", default="certirl-demo.npz",
-        help="where the solution goes (default certirl-demo.npz)",
-    )  # fmt: skip
-    output.add_argument(
-        "--plot", metavar="PICTURE",
-        help="where the picture goes (default: beside the solution; '' for none)",
-    )  # fmt: skip
-    shared.add_place(command.add_argument_group("work"), "threads")
-
-
-def _add_solve(command: argparse.ArgumentParser) -> None:
-    shared.add_log(command, also=("a file of certirl moments", shared.SIMULATOR))
-    shared.add_expert(command, "γ, strictly between 0 and 1", "default 0", required=True)
-    command.set_defaults(expert="0")
-    reward = command.add_argument_group("reward")
-    shared.add_basis(reward, "chosen from held-out data")
-    reward.add_argument(
-        "--columns", type=int, metavar="N",
-        help="functions of the state that describe what actions do (default: chosen; for policies with --delta only)",
-    )  # fmt: skip
-    reward.add_argument("--objective", choices=OBJECTIVES, help=f"for one action (default {OBJECTIVES[0]})")
-    reward.add_argument("--cover", type=float, metavar="RADIUS", help="for one action: the paper's cover of the states")
-    reward.add_argument("--slack", type=float, metavar="PRICE", help="soft form: the price of a shortfall")
-    reward.add_argument(
-        "--margin", type=float, metavar="SHARE",
-        help="for policies: within this share of the box beside a switch less is asked",
-    )  # fmt: skip
-    reward.add_argument(
-        "--smoothness", type=float, metavar="PRICE", help="for policies: the price of a rough value function"
-    )
-    proof = command.add_argument_group("proof")
-    proof.add_argument("--delta", type=float, help="certify; a false certificate has at most this probability")
-    shared.add_proof(proof)
-    proof.add_argument(
-        "--regret", type=float, metavar="SHARE",
-        help="for policies: draw until the expert's regret is at most this share of the span of the value",
-    )  # fmt: skip
-    shared.add_draws(proof, "default 10,000; with --delta 1,000,000")
-    proof.add_argument(
-        "--trials", type=int, metavar="N",
-        help="for policies: transitions of each action by which the answer is tried (default: as many as it took)",
-    )  # fmt: skip
-    _add_result(command, "solution", "reward.npz", "default: beside the solution; '' for none")
-
-
-def _add_certify(command: argparse.ArgumentParser) -> None:
-    command.add_argument("reward", metavar="REWARD", help="a solution or a reward that certirl saved (.npz)")
-    shared.add_log(command, also=(shared.SIMULATOR,))
-    shared.add_expert(command, "γ (default: as in the solution)", "default: as in the solution")
-    proof = command.add_argument_group("proof")
-    proof.add_argument(
-        "--delta", type=float, default=0.05, help="the probability of a false certificate, at most (default 0.05)"
-    )
-    proof.add_argument(
-        "--columns", type=int, metavar="N",
-        help="functions of the state that describe what actions do (default: as in the solution)",
-    )  # fmt: skip
-    shared.add_proof(proof)
-    shared.add_draws(proof, "default 100,000; with --known-noise 10,000")
-    _add_result(command, "certificate", "certificate.npz", "default: none", plot="")
-
-
-def _add_result(
-    command: argparse.ArgumentParser,
-    what: str,
-    file: str,
-    picture: str,
-    *,
-    plot: str | None = None,
-    workers: bool = True,
-) -> None:
-    output = command.add_argument_group("output")
-    output.add_argument("-o", "--output", metavar="FILE", default=file, help=f"where the {what} goes (default {file})")
-    output.add_argument("--plot", metavar="PICTURE", default=plot, help=f"where the picture goes ({picture})")
-    if workers:
-        shared.add_place(command.add_argument_group("work"), "threads")
-
-
+_GRIDS_IN_WORDS = ", ".join(f"{' '.join(map(str, points))} for {name}" for name, points in GRIDS.items())
 VERBS = (
     Verb(
         "demo",
         "solve a problem with known truth, prove the answer and draw it",
         "[options]",
         [("certirl demo", "takes some seconds and writes certirl-demo.npz and certirl-demo.png")],
-        _add_demo,
+        {
+            "data": {
+                "--problem N": "seed of the random polynomial problem (default 7)",
+                "--samples N": "transitions of every action to draw at most (default 1,000,000)",
+                "--seed N": "seed of the draws (default 0)",
+            },
+            **table.result("solution goes (default certirl-demo.npz)", table.BESIDE),
+            **table.THREADS,
+        },
         demo,
         (NOT_PROVED, INFEASIBLE, UNDETERMINED),
+        defaults={"problem": 7, "samples": 1_000_000, "seed": 0, "output": "certirl-demo.npz"},
     ),
     Verb(
         "solve",
@@ -314,9 +190,35 @@ VERBS = (
                 "with a simulator, from which more is drawn until the proof is complete",
             ),
         ],
-        _add_solve,
+        {
+            **table.log("a file of certirl moments", table.SIMULATOR),
+            **table.expert("γ, strictly between 0 and 1", "default 0"),
+            "reward": {
+                **table.basis("chosen from held-out data"),
+                "--columns N": table.COLUMNS.format("chosen; for policies with --delta only"),
+                "--objective OBJECTIVE": f"for one action (default {OBJECTIVES[0]})",
+                "--cover RADIUS": "for one action: the paper's cover of the states",
+                "--slack PRICE": "soft form: the price of a shortfall",
+                "--margin SHARE": "for policies: within this share of the box beside a switch less is asked",
+                "--smoothness PRICE": "for policies: the price of a rough value function",
+            },
+            **table.proof(
+                "certify; a false certificate has at most this probability",
+                {
+                    "--regret SHARE": "for policies: draw until the expert's regret is at most this share of the span "
+                    "of the value",
+                    "--trials N": "for policies: transitions of each action by which the answer is tried (default: as "
+                    "many as it took)",
+                },
+                "default 10,000; with --delta 1,000,000",
+            ),
+            **table.result("solution goes (default reward.npz)", table.BESIDE),
+            **table.THREADS,
+        },
         solve_file,
         (NOT_PROVED, INFEASIBLE, UNDETERMINED),
+        defaults={"expert": "0", "output": "reward.npz"},
+        required=("discount",),
     ),
     Verb(
         "certify",
@@ -333,9 +235,21 @@ VERBS = (
                 "affine drift, Gaussian noise of standard deviation 1.5; the log of the reward may serve again",
             ),
         ],
-        _add_certify,
+        {
+            "": {"reward REWARD": "a solution or a reward that certirl saved (.npz)"},
+            **table.log(table.SIMULATOR),
+            **table.expert("γ (default: as in the solution)", "default: as in the solution"),
+            **table.proof(
+                "the probability of a false certificate, at most (default 0.05)",
+                {"--columns N": table.COLUMNS.format("as in the solution")},
+                "default 100,000; with --known-noise 10,000",
+            ),
+            **table.result("certificate goes (default certificate.npz)", "none"),
+            **table.THREADS,
+        },
         certify_file,
         (NOT_PROVED,),
+        defaults={"delta": 0.05, "output": "certificate.npz", "plot": ""},
     ),
     Verb(
         "cells",
@@ -356,8 +270,33 @@ VERBS = (
                 "an expert of your own, for a reward that is learned from it",
             ),
         ],
-        _add_cells,
+        {
+            "": {
+                "environment SYSTEM": "a Gymnasium environment without noise: MountainCar-v0, Pendulum-v1; or a "
+                "simulator, FILE.py:NAME or MODULE:NAME, with --lipschitz; for a plan it needs reward(states, action, "
+                "next_states)"
+            },
+            "problem": {
+                "--discount GAMMA": "γ, strictly between 0 and 1",
+                "--actions N": "values of each continuous action, such as the torque of a pendulum",
+                "--expert WHO": "the policy that is proved: an action, or a function of states, FILE.py:NAME (default: "
+                "the plan); its value is learned by solve",
+                "--learned": "of a plan, too, the value is learned by solve (default: as planned)",
+                "--value SOLUTION": "a saved solution (.npz), whose value is used instead; without --expert the policy "
+                "is greedy for it",
+            },
+            "proof": {
+                "--points N …": f"of the grid of the value along each coordinate (default: {_GRIDS_IN_WORDS})",
+                "--refine N": "cells along each side of a cell of the grid (default 4)",
+                "--lipschitz L …": "bounds on |∂ next coordinate i / ∂ coordinate j|, row by row: for all actions, or "
+                f"one table for each (default: built in for {' and '.join(GRIDS)})",
+                "--seed N": "of draws (default 0)",
+            },
+            **table.result("proof goes (default proof.npz)", "none"),
+        },
         prove_by_cells,
         (NOT_PROVED,),
+        defaults={"refine": 4, "seed": 0, "output": "proof.npz", "plot": ""},
+        required=("discount",),
     ),
 )

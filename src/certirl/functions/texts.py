@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -30,9 +29,6 @@ from certirl.ground.doors import (
     as_text,
     shown,
 )
-
-_WIDTH, _PER_LINE = 80, 5  # letters of a short array, numbers on each line of a long one
-
 
 # LaTeX.
 
@@ -219,200 +215,119 @@ class _Latex:
 
 # Python.
 
-_TABLES = {
-    LEGENDRE: (
-        "legendre",
-        '''\
-def legendre(t, count):
-    """P_0(t), P_1(t), ...: [n, count]."""
-    return np.polynomial.legendre.legvander(t, count - 1)
-''',
-    ),
-    CHEBYSHEV: (
-        "chebyshev",
-        '''\
-def chebyshev(t, count):
-    """T_0(t), T_1(t), ...: [n, count]."""
-    return np.polynomial.chebyshev.chebvander(t, count - 1)
-''',
-    ),
-    FOURIER: (
-        "fourier",
-        '''\
-def fourier(t, count):
-    """1, sin(pi t), cos(pi t), sin(2 pi t), ...: [n, count]."""
-    columns = [np.ones_like(t)]
-    for number in range(1, count):
-        angle = (number + 1) // 2 * np.pi * t
-        columns.append(np.sin(angle) if number % 2 else np.cos(angle))
-    return np.stack(columns, axis=1)
-''',
-    ),
-    SATURATION: (
-        "saturation",
-        '''\
-def saturation(t, count):
-    """1 and 3 tanh(t): [n, count]."""
-    return np.stack([np.ones_like(t), 3 * np.tanh(t)], axis=1)[:, :count]
-''',
-    ),
-}
-_PRODUCTS = '''\
-def products(tables, index):
-    """Products of one column of each table: [n, len(index)]."""
-    total = np.ones((len(tables[0]), len(index)))
-    for table, column in zip(tables, index.T):
+_MODULE = '''\
+"""{title}
+
+reward(state) takes one state or an array of them, reward(state, action) an action or an array of them, too; where R has
+one sum of terms alone, it is the same for all actions. Only NumPy is needed.
+"""
+
+import numpy as np
+
+
+def angles(t, count):
+    """0, pi t, pi t, 2 pi t, ...: [n, count]."""
+    return np.pi * np.outer(t, (np.arange(count) + 1) // 2)
+
+
+KINDS = {{  # functions of one coordinate t [n]: [n, count]
+    "Legendre": lambda t, count: np.polynomial.legendre.legvander(t, count - 1),
+    "Chebyshev": lambda t, count: np.polynomial.chebyshev.chebvander(t, count - 1),
+    "Fourier": lambda t, count: np.where(np.arange(count) % 2, np.sin(angles(t, count)), np.cos(angles(t, count))),
+    "saturation": lambda t, count: np.stack([np.ones_like(t), 3 * np.tanh(t)], axis=1)[:, :count],
+    "hat": lambda t, count: np.maximum(1 - abs(t[:, None] - np.arange(count)), 0),
+    "periodic hat": lambda t, n: np.maximum(1 - abs((t[:, None] - np.arange(n) + n / 2) % n - n / 2), 0),
+}}
+
+
+def tables(s, axes):
+    """The functions of each axis: of a coordinate of states [n, d], less a centre, in a unit."""
+    return [KINDS[kind]((s[:, j] - centre) / unit, count) for j, kind, centre, unit, count in axes]
+
+
+def expansion(s, axes, coefficients, indices):
+    """The sum of some products of one function of each axis; of all products if there are no indices."""
+    if indices is None:
+        total = coefficients[None]
+        for table in tables(s, axes):
+            total = (table[:, None] @ total.reshape(len(total), table.shape[1], -1))[:, 0]
+        return total[:, 0]
+    total = np.ones((len(s), len(indices)))
+    for table, column in zip(tables(s, axes), indices.T):
         total *= table[:, column]
-    return total
-'''
-_INTERPOLATED = '''\
-def interpolated(values, places, periodic):
-    """Values between the points of a grid, linear along every axis, at places counted in steps: [n]."""
-    index, weight = np.zeros((len(places[0]), 1), dtype=int), np.ones((len(places[0]), 1))
-    for place, count, wraps in zip(places, values.shape, periodic):
-        steps = count if wraps else count - 1
-        place = place % steps if wraps else np.clip(place, 0, steps)
-        before = np.minimum(place.astype(int), steps - 1)
-        ends = np.stack([before, (before + 1) % count], axis=1)
-        shares = np.stack([1 - (place - before), place - before], axis=1)
-        index = (index[:, :, None] * count + ends[:, None, :]).reshape(len(place), -1)
-        weight = (weight[:, :, None] * shares[:, None, :]).reshape(len(place), -1)
-    return (values.ravel()[index] * weight).sum(axis=1)
-'''
-_REWARD = '''\
-def reward(state):
+    return total @ coefficients
+
+
+def ridges(s, axes, inputs, directions, offsets, weights):
+    """The sum of hyperbolic tangents along some directions of some functions of the axes."""
+    functions = tables(s, axes)
+    inputs = np.stack([functions[axis][:, number] for axis, number in inputs], axis=1)
+    return np.tanh(inputs @ directions + offsets) @ weights
+
+
+DOMAIN = {domain}  # (low, high) of each coordinate
+TERMS = [  # the terms of R, one sum alone or one for each action
+{terms}]
+TERMINAL = [  # boxes of terminal states, low < s <= high, and R there
+{terminal}]
+
+
+def total(s, actions):
+    """R at states [n, d] and actions [n]."""
+    sums = [sum((term(s, *given) for term, *given in terms), np.zeros(len(s))) for terms in TERMS]
+    values = np.stack(sums)[actions, np.arange(len(s))]
+    for low, high, paid in TERMINAL:
+        values = np.where(((s > low) & (s <= high)).all(axis=1), paid, values)
+    return values
+
+
+def reward(state, action=None):
     """R at one state, a number, or at states [n, d], an array; a state outside the domain is an error."""
     states = np.asarray(state, dtype=float)
     rows = states.reshape(-1, len(DOMAIN))
     low, high = DOMAIN.T
     if not ((rows >= low - 1e-9 * (high - low)) & (rows <= high + 1e-9 * (high - low))).all():
-        raise ValueError(f"states must lie in the domain {DOMAIN.tolist()}")
-    rows = np.clip(rows, low, high)
-    values = np.concatenate([total(rows[start : start + 2048]) for start in range(0, max(len(rows), 1), 2048)])
+        raise ValueError(f"states must lie in the domain {{DOMAIN.tolist()}}")
+    actions = np.broadcast_to(action if len(TERMS) > 1 else 0, len(rows))
+    if not np.isin(actions, range(len(TERMS))).all():
+        raise ValueError(f"actions must be whole numbers below {{len(TERMS)}}")
+    rows, blocks = np.clip(rows, low, high), np.split(np.arange(len(rows)), range(256, len(rows), 256))
+    values = np.concatenate([total(rows[block], actions[block]) for block in blocks])
     single = states.ndim == (0 if len(DOMAIN) == 1 else 1)
     return float(values[0]) if single else values
 '''
-_WITH_ACTIONS = {  # in the text above, for a reward of states and actions
-    "(state)": "(state, action)",
-    "one state, a number, or at states [n, d], an array": "one state and action, a number, or at many, an array",
-    "    rows = np.clip(": """\
-    actions = np.broadcast_to(action, len(rows))
-    if not np.isin(actions, range(COUNT)).all():
-        raise ValueError("actions must be whole numbers below COUNT")
-    rows = np.clip(""",
-    "total(rows[start : start + 2048])": "total(rows[start : start + 2048], actions[start : start + 2048])",
-}
 
 
 def python(formula: Formula) -> str:
-    """A module that defines ``reward(state)`` and needs NumPy alone."""
+    """A module that defines ``reward(state, action)`` and needs NumPy alone."""
     formula.check_writable()
-    module, acts = _Module(), len(formula.cases) > 1
-    for action, groups in enumerate(formula.cases):
-        module.body.append("values = np.zeros(len(s))")
-        for group in groups:
-            names = [f"action {action}"] * acts + [group.name] * (len(groups) > 1)
-            module.body += [f"# {', '.join(names)!a}"] if names else []
-            for term in group.terms:
-                summand = module.ridges(term) if isinstance(term, Ridges) else module.expansion(term)
-                module.body.append(f"values = values + {summand}")
-        module.body += ["each.append(values)"] * acts
-    if acts:
-        module.body.append("values = np.stack(each)[a, np.arange(len(s))]")
-    if formula.paid:
-        boxes, paid = zip(*formula.paid, strict=True)
-        module.body += [
-            f"for (low, high), paid in zip({module.constant('TERMINAL', np.stack(boxes))}, "
-            f"{module.constant('PAID', paid)}):  # at terminal states",
-            "    values = np.where(((s > low) & (s <= high)).all(axis=1), paid, values)",
-        ]
-    lines = "\n    ".join([*["each = []"] * acts, *module.body, "return values"])
-    taken, at = (", a", "states [n, d] and actions [n]") if acts else ("", "states [n, d]")
-    total = f'def total(s{taken}):\n    """The sum of all terms at {at}."""\n    {lines}\n'
-    title = re.sub(r'[\\"]', "", " ".join(formula.title.split()))
-    usage = "reward(state) takes one state or an array of them; only NumPy is needed."
-    reward = _REWARD
-    if acts:
-        usage = "reward(state, action) takes one of each or an array of them; only NumPy is needed."
-        for words, instead in _WITH_ACTIONS.items():
-            reward = reward.replace(words, instead)
-        reward = reward.replace("COUNT", str(len(formula.cases)))
-    head = f'"""{title}\n\n{usage}\n"""\n\nimport numpy as np\n'
-    domain = f"DOMAIN = {_array(np.array(formula.domain))}  # (low, high) of each coordinate"
-    return "\n\n".join(["\n".join([head, domain, *module.constants, ""]), *module.helpers, total, reward])
+    cases = (",\n      ".join(_code(term) for group in groups for term in group.terms) for groups in formula.cases)
+    boxes = (f"({_array(low)}, {_array(high)}, {paid!r})" for (low, high), paid in formula.paid)
+    return _MODULE.format(
+        title=re.sub(r'[\\"]', "", " ".join(formula.title.split())),
+        domain=_array(np.array(formula.domain)),
+        terms="".join(f"    [{terms}],\n" for terms in cases),
+        terminal="".join(f"    {box},\n" for box in boxes),
+    )
 
 
-class _Module:
-    """Constants, helpers and lines of a module, and the terms as expressions of them."""
-
-    def __init__(self) -> None:
-        self.constants, self.body, self.helpers = list[str](), list[str](), dict[str, None]()
-
-    def constant(self, name: str, values: Any, dtype: str = "") -> str:
-        """The name of a new array."""
-        name = f"{name}_{len(self.constants)}"
-        self.constants.append(f"{name} = {_array(np.asarray(values), dtype)}")
-        return name
-
-    def table(self, axis: Axis) -> str:
-        """The functions of an axis."""
-        name, source = _TABLES[axis.kind]
-        self.helpers[source] = None
-        return f"{name}({_place(axis)}, {axis.size})"
-
-    def tables(self, axes: Sequence[Axis]) -> str:
-        """The name of a list of the functions of all axes."""
-        self.body.append(_listed("tables", map(self.table, axes)))
-        return "tables"
-
-    def ridges(self, term: Ridges) -> str:
-        """Σ w_i tanh(ω_i·u + b_i)."""
-        tables = self.tables(term.axes)
-        columns = ", ".join(f"{tables}[{axis}][:, {number}]" for axis, number in term.inputs)
-        self.body.append(f"inputs = np.stack([{columns}], axis=1)")
-        directions, offsets = self.constant("DIRECTIONS", term.directions), self.constant("OFFSETS", term.offsets)
-        return f"np.tanh(inputs @ {directions} + {offsets}) @ {self.constant('WEIGHTS', term.weights)}"
-
-    def expansion(self, term: Any) -> str:
-        """Σ c_i Π_j φ_{i_j}."""
-        if not term.axes:
-            return repr(float(term.coefficients.sum()))
-        if term.indices is None:
-            self.helpers[_INTERPOLATED] = None
-            self.body.append(_listed("places", map(_place, term.axes)))
-            values = self.constant("VALUES", term.coefficients.reshape([axis.size for axis in term.axes]))
-            return f"interpolated({values}, places, {[axis.kind == PERIODIC_HAT for axis in term.axes]})"
-        if len(term.axes) == 1:
-            weights = np.zeros(term.axes[0].size)
-            weights[term.indices[:, 0]] = term.coefficients
-            return f"{self.table(term.axes[0])} @ {self.constant('COEFFICIENTS', weights)}"
-        self.helpers[_PRODUCTS] = None
-        tables, index = self.tables(term.axes), self.constant("INDEX", term.indices, "int")
-        return f"products({tables}, {index}) @ {self.constant('COEFFICIENTS', term.coefficients)}"
+def _code(term: Term) -> str:
+    """A term as a tuple of a function and its arguments."""
+    assert isinstance(term, Expansion | Ridges)
+    axes = [tuple(axis) for axis in term.axes]
+    if isinstance(term, Ridges):
+        arrays = ", ".join(map(_array, (term.directions, term.offsets, term.weights)))
+        return f"(ridges, {axes!r}, {list(term.inputs)!r}, {arrays})"
+    indices = term.indices if term.indices is None else _array(term.indices)
+    return f"(expansion, {axes!r}, {_array(term.coefficients)}, {indices})"
 
 
-def _place(axis: Axis) -> str:
-    """t as Python."""
-    if (axis.centre, axis.scale) == (0, 1):
-        return f"s[:, {axis.coordinate}]"
-    return f"(s[:, {axis.coordinate}] - {axis.centre!r}) / {axis.scale!r}"
+_PER_LINE, _BREAK = 5, ",\n        "  # numbers on a line
 
 
-def _listed(name: str, entries: Iterable[str]) -> str:
-    """An assignment of a list, one entry on each line."""
-    lines = ",\n        ".join(entries)
-    return f"{name} = [\n        {lines},\n    ]"
-
-
-def _array(values: Array, dtype: str = "") -> str:
+def _array(values: Array) -> str:
     """An array that reads back with the same bits."""
-    numbers = ", ".join(map(repr, values.ravel().tolist())).replace("inf", "np.inf")
-    kind = f", dtype={dtype}" if dtype else ""
+    numbers = [repr(number).replace("inf", "np.inf") for number in values.ravel().tolist()]
+    lines = (", ".join(numbers[start : start + _PER_LINE]) for start in range(0, len(numbers), _PER_LINE))
     shape = "" if values.ndim == 1 else f".reshape({', '.join(map(str, values.shape))})"
-    text = f"np.array([{numbers}]{kind}){shape}"
-    if len(text) <= _WIDTH:
-        return text
-    words = numbers.split(" ")
-    columns = values.shape[-1] if values.ndim > 1 and values.shape[-1] <= 2 * _PER_LINE else _PER_LINE
-    lines = "\n    ".join(" ".join(words[start : start + columns]) for start in range(0, len(words), columns))
-    return f"np.array([\n    {lines}\n]{kind}){shape}"
+    return f"np.array([{_BREAK.join(lines)}], dtype={values.dtype.name!r}){shape}"
