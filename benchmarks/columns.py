@@ -29,6 +29,7 @@ import harness
 from certirl import Legendre, product
 from certirl.data.source import as_source
 from certirl.functions.reward import bounded
+from certirl.ground.domain import as_domain
 from certirl.ground.work import on
 from certirl.proof.case import Case
 from certirl.proof.certificate import conclude, forecast, least_enough
@@ -37,7 +38,7 @@ from certirl.proof.sums import gather
 from certirl.proof.training import fit_surrogates
 
 DISCOUNT, DELTA, TUBE, MOST = 0.7, 0.05, 0.3, 100_000_000
-BOX = ((-1.0, 1.0), (-1.0, 1.0))
+BOX = as_domain(((-1.0, 1.0), (-1.0, 1.0)))
 FEW = 300  # functions up to which both bounds on the error of the value are compared
 # By degree: the standard deviation of the noise, and the transitions per action of each kind of expert.
 CASES = {

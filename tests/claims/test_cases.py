@@ -113,7 +113,17 @@ def test_what_is_said_to_exist_holds_and_is_confirmed_by_the_checker(verb, case,
     record = EXISTS[verb, case]()
     proof = getattr(record, "certificate", record)
     assert proof.word == ("certified infeasible" if verb == "refute" else "certified") and proof.holds
-    assert certirl.check(record.save(tmp_path / "record.npz")).verdict == "confirmed"
+    path = record.save(tmp_path / "record.npz")
+    again = certirl.load(path)
+    kept = getattr(again, "certificate", again)
+    assert type(again) is type(record) and kept.margin == proof.margin and kept.spending == proof.spending
+    verdict = certirl.check(path)
+    assert verdict.verdict == "confirmed"
+    assert verdict.margin <= proof.margin and verdict.margin == pytest.approx(proof.margin, rel=1e-6)
+    if verb == "prove":
+        states = np.random.default_rng(0).uniform(-1, 1, (20, len(record.domain)))
+        assert np.array_equal(again.reward(states), record.reward(states))
+        assert len(str(record).splitlines()) <= 6 + case.startswith("sum")  # a sum has a line of its components
 
 
 @pytest.mark.parametrize("verb", REFUSES)

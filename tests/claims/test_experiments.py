@@ -63,6 +63,7 @@ BENCHMARKS = {
     "box_time": "--share 0.01 --factors 5 4",
     "columns": "--constant 4 --policy 4",
     "cost": "--rows 3000 --repeats 1",
+    "policy_cost": "--states 400 --coordinates 1",
     "evidence": "--samples 2000 --repeats 1 --columns 3",
     "solve_time": "--samples 20000",
 }
@@ -73,7 +74,10 @@ BENCHMARKS = {
 def test_a_benchmark_runs_and_writes_its_numbers(name, words, tmp_path, monkeypatch, capsys):
     benchmark = importlib.import_module(name)
     monkeypatch.setattr(sys, "argv", [f"{name}.py", *words.split(), "--out", str(tmp_path / "numbers.json")])
-    harness.main(benchmark.run)
-    record = json.loads((tmp_path / "numbers.json").read_text())
+    measured, written = harness.main(benchmark.run)
+    record = json.loads(written.read_text())
+    if name == "bench":
+        benchmark.picture(measured, tmp_path / "bench.png")
+        assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
     assert record["command"].startswith(f"python benchmarks/{name}.py {words}") and record["versions"]["numpy"]
     assert len(record) > 2 and "numbers.json" in capsys.readouterr().out

@@ -26,12 +26,12 @@ class Model:
 
 log = certirl.steps.sample(problem, basis=certirl.Legendre(5), samples=100, rng=0)
 assert_type(certirl.solve(problem, discount=0.7, expert=0, rng=0), certirl.Solution)
-assert_type(certirl.solve(problem, discount=0.7, expert=0, expert=1, delta=0.05, rng=0), certirl.Solution)
-assert_type(certirl.solve(problem, discount=0.7, expert=0, expert=policy, rng=0), certirl.Solution)
-assert_type(certirl.solve(log, discount=0.7, expert=0, expert=Model()), certirl.Solution)
+assert_type(certirl.solve(problem, discount=0.7, expert=1, delta=0.05, rng=0), certirl.Solution)
+assert_type(certirl.solve(problem, discount=0.7, expert=policy, rng=0), certirl.Solution)
+assert_type(certirl.solve(log, discount=0.7, expert=Model()), certirl.Solution)
 assert_type(certirl.solve(log, discount=0.7, expert=0, components=[[0]]), certirl.Solution)
-asked = certirl.certify(policy, log, expert=1, discount=0.7, expert=0, columns=3, tail=0)
-known = certirl.certify(policy, log, expert=1, discount=0.7, expert=0, dynamics=certirl.dynamics.AffineGaussian(1.5))
+asked = certirl.certify(policy, log, expert=1, discount=0.7, columns=3, tail=0)
+known = certirl.certify(policy, log, expert=1, discount=0.7, dynamics=certirl.dynamics.AffineGaussian(1.5))
 cells = certirl.certify(policy, problem, discount=0.7, expert=0, dynamics=certirl.dynamics.Deterministic(0.5))
 assert_type((asked.samples, known.noise.std, cells.decided_share), tuple[int, float, float])
 """

@@ -68,28 +68,6 @@ def test_solve_without_a_domain_says_where_it_came_from(folder, capsys):
     assert not (folder / "reward.png").exists()
 
 
-def test_theorems_are_printed_side_by_side(capsys):
-    assert main(["theorems", "--discount", "0.7", "--beta", "0.0377"]) == 0
-    printed = capsys.readouterr().out
-    assert "deflated" in printed and "0.7" in printed
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["solve", "missing.csv", "--discount", "0.7"], "there is no file missing.csv"),
-        (["solve", "log.parquet", "--discount", "0.7"], "no file"),
-        (["theorems", "--discount", "1.2", "--beta", "0.1"], "1.2"),
-        (["coverage", "a.csv", "--domain", "-1", "1", "-1", "1"], "write --domain once for each coordinate"),
-        (["coverage", "--domain", "-1", "1", "-1", "1", "a.csv"], "write --domain once for each coordinate"),
-    ],
-)
-def test_mistakes_are_one_sentence_and_code_two(folder, capsys, arguments, sentence):
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("certirl: ") and sentence in error and error.count("\n") == 1
-
-
 def test_without_matplotlib_the_solution_is_still_written(folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     assert main(["demo"]) == 0

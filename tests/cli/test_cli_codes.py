@@ -114,8 +114,6 @@ def test_interrupts_are_code_130_and_json(folder, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("solve nowhere.csv --discount 0.7", "there is no file nowhere.csv"),
-        ("solve log.csv --discount nine", "--discount must be a number, got 'nine'; certirl solve --help explains"),
         ("solve log.csv --discount 0.7 --samplse 9", "arguments: --samplse 9 (is --samples meant?)"),
         ("solve log.csv --discount 0.7 --samples 9", "--samples is for simulators"),
         ("solve log.csv --discount 0.7 --delta 0.1 --regret 0.1 --domain -1 1", "leave --regret out"),
@@ -400,3 +398,8 @@ def test_help_names_the_exit_codes_and_begins_with_examples(capsys):
         assert max(map(len, text.splitlines())) <= 100
         assert len(text.splitlines()) <= 90
     assert all(f"  {code:<4} {words}" in parser.format_help() for code, words in CODES.items())
+    for command in ("", "solve"):
+        with pytest.raises(SystemExit) as left:
+            main([*command.split(), "--help"])
+        assert left.value.code == 0
+    assert "certirl solve log.csv --discount 0.9 --expert observed" in capsys.readouterr().out

@@ -200,67 +200,6 @@ def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
     np.testing.assert_allclose(drawn, solution.reward.parts[0](s))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ("solve log.csv --discount 0.9 --expert nobody.csv", "a file of demonstrations; there is no file nobody.csv"),
-        ("solve log.csv --discount 0.9 --expert log.csv", "is the log itself: write --expert observed"),
-        ("solve log.csv --discount 0.9 --expert 7", "one of the actions 0 … 2, or a file of demonstrations, got 7"),
-        ("solve log.csv --discount 0.9 --expert -1", "one of the actions 0 … 2, or a file of demonstrations, got -1"),
-        ("solve log.csv --discount 0.9 --expert observed --delta 0.1", "had no part in saying who the expert is"),
-        ("solve log.csv --discount 0.9 --expert seen.csv --delta 0.1", "declared domain: write --domain LOW HIGH"),
-        ("solve log.csv --discount 0.9 --expert seen.csv --objective l1", "--objective is for experts that always"),
-        ("solve log.csv --discount 0.9 --expert seen.csv --tube 0.1", "tube is for a certificate: pass"),
-        ("solve log.csv --discount 0.9 --expert seen.csv --periodic 1", "--periodic 1 names no coordinate"),
-        ("solve log.csv --discount 0.9 --tube 0.1", "never switches: leave --tube out"),
-        ("solve log.csv --discount 0.9 --plot nowhere/x.png", "there is no folder nowhere to write x.png to"),
-        ("solve log.csv --discount 0.9 --size 7", "--size goes with --basis"),
-        ("solve log.csv --discount nine", "--discount must be a number, got 'nine'; certirl solve --help explains"),
-        ("solve log.csv", "required: --discount"),
-        ("solve seen.csv --discount 0.9", "needs the columns state, action, next_state"),
-        ("solve curious.csv --discount 0.9 --episode run", "curious.csv: --episode run names no column"),
-        ("solve seen.npz --discount 0.9 --episode run", "seen.npz: --episode run names no column"),
-        ("solve log.csv --domain 0 1 --discount 0.9", "leave the domain [0, 1]: "),
-        ("coverage curious.csv --domain 0 1", "leave the domain"),
-        (
-            "coverage curious.csv --periodic 0",
-            "a periodic coordinate needs a domain, whose width is its period: write --domain LOW HIGH",
-        ),
-        ("show missing.npz", "there is no file missing.npz"),
-        ("show log.csv", "is not a certirl file"),
-        ("show seen.npz", "is not a certirl file"),
-        ("sovle log.csv", "got 'sovle' (is solve meant?); certirl --help explains"),
-    ],
-)
-def test_mistakes_are_one_sentence_and_code_two(folder, capsys, arguments, sentence):
-    before = set(folder.iterdir())
-    try:
-        code = main(arguments.split())
-    except SystemExit as left:  # what argparse finds
-        code = left.code
-    error = capsys.readouterr().err
-    assert code == 2 and error.startswith("certirl: ") and error.count("\n") == 1
-    assert sentence in error
-    assert set(folder.iterdir()) == before
-
-
-def test_moments_have_neither_pictures_nor_policies(folder, capsys):
-    assert main(["moments", "log.csv", *BOX, "-o", "m.npz"]) == 0
-    assert main(["show", "m.npz", "--plot", "m.png"]) == 2
-    assert main(["solve", "m.npz", "--discount", "0.9", "--expert", "seen.csv"]) == 2
-    error = capsys.readouterr().err
-    assert "there is no picture of Moments" in error and "moments keep no states" in error
-
-
-def test_every_command_explains_itself(capsys):
-    for command in ("", "solve", "show", "coverage", "moments"):
-        with pytest.raises(SystemExit) as left:
-            main([*command.split(), "--help"])
-        assert left.value.code == 0
-    printed = capsys.readouterr().out
-    assert "certirl solve log.csv --discount 0.9 --expert observed" in printed and "the word observed" in printed
-
-
 def test_an_action_is_named_as_in_the_data(folder, capsys):
     rows = log()
     write("named.csv", "state,action,next_state", rows.states[:, 0], [("off", "on", "up")[a] for a in rows.actions],

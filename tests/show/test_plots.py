@@ -30,15 +30,6 @@ def of_a_sum():
     return certirl.solve(SUM, expert=0, components=SUM.components, columns=3, discount=0.7, rng=0, samples=3_000)
 
 
-def test_axes_in_axes_out():
-    import matplotlib.pyplot as plt
-
-    _, ax = plt.subplots()
-    assert plots.margins(solution(), ax=ax) is ax
-    assert plots.reward(solution(), ax=ax) is ax
-    plt.close("all")
-
-
 def test_the_curves_drawn_are_the_margins(tmp_path):
     import matplotlib.pyplot as plt
 
@@ -107,19 +98,6 @@ def test_the_map_drawn_is_the_smallest_margin():
 SUM = certirl.problems.factorised(seed=11, components=3)
 
 
-def test_of_a_sum_every_reward_is_drawn_and_what_each_component_adds_to_the_margin(tmp_path):
-    import matplotlib.pyplot as plt
-
-    *rewards, first, second = of_a_sum().plot()
-    names = [component.name for component in of_a_sum().reward.components]
-    assert [ax.get_title() for ax in rewards] == [f"R({name})" for name in names]
-    for bars, added in zip((first, second), of_a_sum().contributions.T, strict=True):
-        *widths, total = (bar.get_width() for bar in bars.patches)
-        np.testing.assert_allclose(np.sort(widths), np.sort(added))
-        assert total == pytest.approx(added.sum())
-    plt.close("all")
-
-
 def test_pictures_of_several_panels_take_axes_a_figure_or_the_place_of_axes():
     import matplotlib.pyplot as plt
 
@@ -158,17 +136,6 @@ def test_no_legend_covers_data_and_no_label_leaves_the_picture():
             assert legend is None or legend.get_window_extent().y1 <= ax.get_window_extent().y0
             box = ax.get_tightbbox()
             assert box.x0 >= page.x0 - 1 and box.x1 <= page.x1 + 1 and box.y0 >= page.y0 - 1 and box.y1 <= page.y1 + 1
-    plt.close("all")
-
-
-def test_the_budget_ends_at_the_margin():
-    import matplotlib.pyplot as plt
-
-    bars = plots.budget(certified().certificate).patches
-    assert bars[0].get_width() == certified().certificate.estimated
-    assert bars[-1].get_width() == certified().certificate.margin
-    ends = [bar.get_x() + bar.get_width() for bar in bars]
-    assert ends[-2] == pytest.approx(ends[-1], abs=5e-4 * ends[0])
     plt.close("all")
 
 
