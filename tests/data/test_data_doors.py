@@ -74,31 +74,19 @@ TIMES = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[s]")
         ),
         ({"states": [0.0, [0.0, 1.0]]}, "row 0 has one number, row 1 has 2 numbers"),
         ({"states": None}, "states must be real numbers, got None"),
-        ({"next_states": None}, "next_states must be real numbers, got None"),
-        ({"actions": None}, "actions must be real numbers, got None"),
         ({"states": [0.0, None]}, "states must be real numbers, got None in row 1; leave rows with missing values out"),
         ({"states": {"a": 1}}, "states must be real numbers, got {'a': 1}"),
         ({"states": (x for x in NEXT)}, "states must be real numbers, got <generator"),
         ({"states": MASKED}, "states must be real numbers, got masked values, the first in row 1; leave such rows out"),
-        ({"next_states": MASKED}, "next_states must be real numbers, got masked values, the first in row 1"),
-        ({"states": [MASKED[:1], MASKED[1:]]}, "states must be real numbers, got masked values, the first in row 1"),
-        (
-            {"actions": np.ma.masked_array([0, 1], mask=[True, False])},
-            "actions must be real numbers, got masked values, the first in row 0",
-        ),
         ({"states": [0j, 1 + 2j]}, "got an array of complex128; write values.real where the imaginary part is zero"),
-        ({"actions": [0j, 1 + 0j]}, "actions must be real numbers, got an array of complex128"),
         (
             {"states": TIMES},
             "got an array of datetime64.s.; write seconds since the first, say .t - t.0.. / np.timedelta64",
         ),
         ({"states": TIMES - TIMES[0]}, "got an array of timedelta64.s.; write seconds, say dt / np.timedelta64"),
-        ({"actions": TIMES - TIMES[0]}, "actions must be real numbers, got an array of timedelta64"),
         ({"states": ["0.0", "0.5"]}, "states must be real numbers, got an array of <U3; convert texts with float"),
-        ({"states": [b"0.0", b"0.5"]}, "convert texts with float"),
         ({"states": [False, True]}, "states must be real numbers, got an array of bool; write 0.0 and 1.0 where"),
         ({"states": np.array([0.0, "x"], dtype=object)}, "states must be real numbers, got 'x' in row 1"),
-        ({"states": [0.0, 10**400]}, "states must be finite in double precision"),
         ({"states": np.array([0.0, np.longdouble(10) ** 400])}, "states must be finite: row 1 is .inf."),
         ({"states": [0.0, np.inf]}, "states must be finite: row 1"),
         ({"next_states": [np.inf, 1]}, "next_states must be finite"),
@@ -117,36 +105,26 @@ TIMES = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[s]")
         ({"states": [0.0, 1e300], "next_states": [-1e300, 0.0]}, "a width between 1e-100 and 1e.100"),
         ({"states": [0.0, 5e-324], "next_states": [0.0, 0.0]}, "measure the states in other units"),
         ({"domain": ("-1", "1")}, "domain must be .low, high. or a tuple of such pairs, got .'-1', '1'."),
-        ({"domain": (None, 1)}, "domain must be .low, high."),
-        ({"domain": (-1, 1j)}, "domain must be .low, high."),
-        ({"domain": (False, True)}, "domain must be .low, high."),
         (
             {"actions": [0, 10**6]},
             "action 1000000 in row 1 is above 999, the largest possible: number the actions 0, 1",
         ),
-        ({"actions": [0, 10**9]}, "action 1000000000 in row 1 is above 999"),
         ({"actions": [0, 10**12]}, "actions must be whole numbers 0, 1, …, got 1e.12 in row 1"),
         ({"actions": [0, 999]}, "the largest action is 999 but only 2 different actions occur: number them 0 … 1"),
-        ({"actions": [0, None]}, "actions must be real numbers, got None in row 1"),
         ({"actions": [False, True]}, "actions must be real numbers, got an array of bool"),
         ({"n_actions": 2.5}, "n_actions must be a whole number of actions, at least 1, got 2.5"),
-        ({"n_actions": 2.0}, "n_actions must be a whole number of actions, at least 1, got 2.0"),
         ({"n_actions": "2"}, "n_actions must be a whole number of actions, at least 1, got '2'"),
-        ({"n_actions": True}, "n_actions must be a whole number"),
         ({"n_actions": 0}, "n_actions must be a whole number of actions, at least 1, got 0"),
         ({"n_actions": 10**6}, "n_actions must be a whole number of actions, at most 1,000, got 1000000"),
         ({"paired": "yes"}, "paired must be True or False, got 'yes'"),
         ({"independent": "yes"}, "independent must be True or False, got 'yes'"),
         ({"terminal": [True]}, "terminal must be True or False for each of the 2 states, got bool of shape .1."),
-        ({"terminal": [[True, False]]}, "terminal must be True or False for each of the 2 states, got bool of shape"),
         ({"terminal": ["no", "yes"]}, "terminal must be real numbers, got an array of <U3"),
         ({"terminal": [0, 2]}, "terminal must be True or False for each of the 2 states, got 2 in row 1"),
         ({"terminal": [0.0, np.nan]}, "terminal must be True or False for each of the 2 states, got nan in row 1"),
-        ({"terminal": [True, None]}, "terminal must be"),
         ({"episodes": [0.5, 1.0]}, "episodes must be whole numbers, -1 for rows of no episode, got 0.5 in row 0"),
         ({"episodes": ["a", "b"]}, "number names with np.unique.names, return_inverse=True."),
         ({"episodes": [0, -2]}, "got -2 in row 1"),
-        ({"episodes": [0, np.nan]}, "got nan in row 1"),
         ({"episodes": [0]}, "episodes must be 2 numbers, one for each row, got shape .1."),
         *(
             ({f"{kind}_names": names}, sentence)
@@ -156,12 +134,9 @@ TIMES = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[s]")
                 (["two\nlines", "b"][:count], r"text .*got 'two.nlines'"),
                 (["\u202eleft", "b"][:count], r"text .*got '.u202eleft'"),
                 (["a" * 101, "b"][:count], "text of 1 to 100 characters"),
-                ([" ", "b"][:count], "text of 1 to 100 characters, got ' '"),
                 ([5, "b"][:count], "text of 1 to 100 characters, got 5"),
                 ({"left", "right"}, r"must be a list or a tuple, in an order that means something, got \{'"),
                 ({"left": 0, "right": 1}.keys(), r"must be a list or a tuple, .* got dict_keys"),
-                ({"left": 0, "right": 1}, "must be a list or a tuple"),
-                ((name for name in "ab"), "must be a list or a tuple"),
                 (5, "must be a list or a tuple, in an order that means something, got 5"),
                 (["a"] * 2, "names"),
             ]
@@ -217,18 +192,32 @@ def test_numbers_are_read_from_whatever_holds_them(states):
     assert certirl.Transitions([0.0, 5e-324], [0, 1], [0.0, -0.0], domain=(-1, 1)).states[1, 0] == 5e-324
 
 
-def test_a_log_keeps_arrays_of_its_own():
-    given = {"states": uniform(9), "next_states": uniform(9, 1), "actions": np.arange(9, dtype=np.intp) % 2}
-    given |= {"terminal": np.zeros(9, dtype=bool), "episodes": np.arange(9, dtype=np.intp)}
-    before = {name: values.copy() for name, values in given.items()}
-    log = certirl.Transitions(**given, domain=(-1, 1))
-    for name, values in given.items():
-        np.testing.assert_array_equal(values, before[name])
-        assert values.flags.writeable
-        values[:] = 1
-        np.testing.assert_array_equal(np.ravel(getattr(log, name)), before[name])
-        with pytest.raises(ValueError, match="read-only"):
-            getattr(log, name)[0] = 1
+def test_records_keep_arrays_of_their_own_and_lend_none():
+    log = {"states": uniform(40), "actions": np.arange(40, dtype=np.intp) % 2, "next_states": uniform(40, 1)}
+    log |= {"terminal": np.zeros(40, dtype=bool), "episodes": np.arange(40, dtype=np.intp), "domain": (-1, 1)}
+    found = certirl.steps.measure(certirl.Transitions(**log), basis=certirl.Legendre(3))
+    sums = {name: np.array(getattr(found, name)) for name in ("counts", "gram", "cross", "outer")}
+    walk = {"states": uniform(4), "actions": np.array([0, 1, 0]), "rewards": np.ones(3)}
+    for kind, given in (
+        (certirl.Transitions, log),
+        (logs.Episode, walk),
+        (certirl.steps.Moments, {"rows": found.rows, "columns": found.columns, **sums}),
+    ):
+        arrays = {name: values for name, values in given.items() if isinstance(values, np.ndarray)}
+        before = {name: values.copy() for name, values in arrays.items()}
+        made = kind(**given)
+        if kind is logs.Episode:
+            logs.from_episodes([made], state=lambda seen: np.multiply(seen, 0, out=seen) + 0.25, domain=(0, 1))
+        for name, values in arrays.items():
+            np.testing.assert_array_equal(values, before[name])
+            values[:] = 1
+            np.testing.assert_array_equal(np.ravel(getattr(made, name)), np.ravel(before[name]))
+            with pytest.raises(ValueError, match="read-only"):
+                getattr(made, name)[0] = 1
+    states, actions = np.linspace(0, 1, 40), (np.linspace(0, 1, 40) > 0.5).astype(int)
+    policy = certirl.policy_from(states, actions, neighbours=1)
+    states[:], actions[:] = 0.0, 0
+    assert policy(np.array([[0.1], [0.9]])).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("chosen", [[0, 1, 1], [True, False], np.array([0.0, 1.0, 1.0]), [False] * 3, "yes", None])
@@ -480,8 +469,6 @@ def test_records_put_together_keep_what_is_known():
 
 # Files: a sentence names the file and the row.
 
-HEADER = "state,action,next_state\n"
-
 
 @pytest.mark.parametrize("suffix", [".csv", ".npz"])
 def test_names_of_actions_in_a_file_are_printable(tmp_path, suffix):
@@ -500,83 +487,6 @@ def test_names_of_actions_in_a_file_are_printable(tmp_path, suffix):
 def written(path, content):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
-
-
-def ways(file):
-    """Every call that reads transitions from a file."""
-    return {
-        "read": lambda: tables.read(file),
-        "stream": lambda: list(tables.stream(file)),
-        "measure": lambda: certirl.steps.measure(tables.stream(file), basis=certirl.Legendre(2)),
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (HEADER + "0.1,0,0.2\n6,4,1,4,6\n", "row 1 has 5 fields, the header 3: '6,4,1,4,6'; write decimal points, not"),
-        (HEADER + "0.1,0,0.2\n\n0.3,1\n", "row 1 has 2 fields, the header 3: '0.3,1'; the line is cut short"),
-        ("state,action,next_state,note\n0.1,0,0.2\n", "row 0 has 3 fields, the header 4"),
-        (
-            HEADER + '"0,5",0,"0,7"\n',
-            "the column state holds '0,5' in row 0, not a number; write decimal points, not commas",
-        ),
-        ("state;action,next_state\n0,5;0;0,7\n", "columns may be separated by ',' or ';': write delimiter=','"),
-        ("state;action;next_state\n0,5;0;1.000,7\n", "the column next_state holds '1.000,7' in row 0, not a number"),
-        (HEADER + "0.1,0,0.2\n0.3,1000000,0.4\n", "action 1000000 in row 1 is above 999, the largest possible"),
-        (HEADER + "0.1,0,0.2\n0.3,1000000000,0.4\n", "action 1000000000 in row 1 is above 999"),
-        (HEADER + "0.1,0,0.2\n0.3,1,1e999\n", "next_state is missing or not finite in row 1"),
-        ("0.1,0,0.2\n0.3,1,0.1\n", "the first row holds numbers: add a header line such as state,action,next_state"),
-        (HEADER + "0.1,0,0.2\n0.1,off,0.2\n", "action holds 'off' in row 1, not a number; write names in all rows"),
-        (HEADER + "0.1,0,0.2\n1_0,1,0.1\n", "the column state holds '1_0' in row 1, not a number"),
-        (HEADER + "0.1,0,0.2\n٣,1,0.1\n", "the column state holds '٣' in row 1, not a number"),
-        ("note," + HEADER + '"a,0.1,0,0.2\nb",0.3,1,0.4\n', "row 0 has a quote that is not closed"),
-        ("state_0,state_2,action,next_state_0,next_state_2\n0,1,0,1,0\n", "a column state_2 but none state_1"),
-        ("state,state_0,action,next_state\n0,1,0,1\n", "both a column state and a column state_0"),
-    ],
-)
-def test_rows_that_are_no_rows_are_refused_by_file_and_row(tmp_path, text, sentence):
-    file = written(tmp_path / "log.csv", text)
-    for read in ways(file).values():
-        with pytest.raises(ValueError, match=sentence) as caught:
-            read()
-        assert "log.csv" in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_the_header_that_numpy_writes_is_read(tmp_path):
-    rows = np.array([[0.1, 0, 0.2], [0.3, 1, 0.1]])
-    np.savetxt(tmp_path / "log.csv", rows, delimiter=",", header="state,action,next_state")
-    log = tables.read(tmp_path / "log.csv")
-    assert (tmp_path / "log.csv").read_text().startswith("# state") and log.states.tolist() == [[0.1], [0.3]]
-    assert repr(log) == "<Transitions: 2 of 2 actions on [0.1, 0.3]>"
-
-
-def test_comments_blank_lines_and_quoted_texts_are_fine(tmp_path):
-    text = 'note,state,action,next_state\n"a, b",0.1,0,0.2\n  \n# nothing\nc#,0.3,1,0.4\n'
-    log = tables.read(written(tmp_path / "log.csv", text))
-    assert log.states.ravel().tolist() == [0.1, 0.3] and log.actions.tolist() == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("arrays", "sentence"),
-    [
-        ({"states": [0.0, np.nan, 0.5]}, "states is missing or not finite in row 1"),
-        ({"states": [0.0, 0.5]}, "arrays must be equally long, got 2 states, 3 next_states, 3 actions"),
-        ({"states": np.array([0.0, 0.5, 1j])}, "the column states holds complex128, not numbers"),
-        ({"states": np.array(["0", "1", "x"])}, "the column states holds 'x' in row 2, not a number"),
-        ({"next_states": np.zeros((3, 2))}, "next_states must have shape"),
-        ({"actions": [0, 1, 10**6]}, "action 1000000 in row 2 is above 999"),
-        ({"actions": [0.0, 1.0, 0.5]}, "got 0.5 in row 2"),
-        ({"episodes": [0, 1]}, "arrays must be equally long, got .* 2 episodes"),
-        ({"episodes": [0, np.nan, 2]}, "episodes is missing or not finite in row 1"),
-        ({"terminal": [0, 1, 7]}, "terminal must be True or False, got 7 in row 2"),
-    ],
-)
-def test_arrays_in_npz_files_are_refused_by_name(tmp_path, arrays, sentence):
-    given = {"states": [0.0, 0.2, 0.5], "actions": [0, 1, 0], "next_states": [0.5, 0.1, 0.2]} | arrays
-    np.savez(tmp_path / "log.npz", **given)
-    with pytest.raises(ValueError, match=r"log\.npz: .*" + sentence):
-        tables.read(tmp_path / "log.npz")
 
 
 @pytest.mark.parametrize("paths", [None, 5, b"log.csv", [None], [["log.csv"]], ""])
@@ -687,43 +597,6 @@ def test_what_is_no_episode_is_refused_in_a_sentence(source, settings, sentence)
     assert "\n" not in str(caught.value)
 
 
-def test_an_episode_keeps_arrays_of_its_own_and_lends_none():
-    given = {"states": uniform(4), "actions": np.array([0, 1, 0]), "rewards": np.ones(3)}
-    before = {name: values.copy() for name, values in given.items()}
-    walk = logs.Episode(**given)
-
-    def spoiling(seen):
-        seen *= 0
-        return seen + 0.25
-
-    logs.from_episodes([walk], state=spoiling, domain=(0, 1))
-    for name, values in given.items():
-        np.testing.assert_array_equal(values, before[name])
-        values[:] = 1
-        np.testing.assert_array_equal(getattr(walk, name), before[name])
-        with pytest.raises(ValueError, match="read-only"):
-            getattr(walk, name)[0] = 1
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("episode,state,action\n0,0.5,\n1,0.25,\n", "there are no steps in these episodes"),
-        ("episode,state,action\n0,0.5,0,1\n", "row 0 has 4 fields, the header 3"),
-        ("episode,state,action\n0,0.5,0\n0,0.25,1000000\n0,0.1,\n", "action 1000000 in row 1 is above 999"),
-        ("episode,state,action\n0,0.5,0\n0,0.25,0.5\n0,0.1,\n", "whole numbers 0, 1, …, got 0.5 in row 1"),
-        ("episode,state,action\na,0.5,0\n,0.25,\n", "episode is missing or not finite in row 1"),
-        ("episode;state;action\n0;0,5;0\n0;x;\n", "the column state holds 'x' in row 1, not a number"),
-    ],
-)
-def test_tables_of_episodes_are_refused_by_file_and_row(tmp_path, text, sentence):
-    file = written(tmp_path / "log.csv", text)
-    for read in (tables.read, lambda path: list(tables.stream(path))):
-        with pytest.raises(ValueError, match=sentence) as caught:
-            read(file)
-        assert "log.csv" in str(caught.value) or "no steps" in sentence
-
-
 def test_the_command_line_names_its_own_options(tmp_path, capsys):
     file = written(tmp_path / "log.csv", "episode,state,action\n0,0.5,0\n0,2.5,1\n0,0.1,\n")
     for options, sentence in (
@@ -737,10 +610,7 @@ def test_the_command_line_names_its_own_options(tmp_path, capsys):
     ):
         assert main(["coverage", str(file), *options]) == 2
         assert sentence in capsys.readouterr().err
-
-
-def test_one_row_episodes_on_the_command_line_are_one_sentence(tmp_path, capsys):
-    file = written(tmp_path / "log.csv", "episode,state,action\n0,0.5,\n1,0.25,\n")
+    written(file, "episode,state,action\n0,0.5,\n1,0.25,\n")
     for command in (["coverage", str(file)], ["solve", str(file), "--discount", "0.7"]):
         assert main(command) == 2
         assert "there are no steps in these episodes: each of them has a single state" in capsys.readouterr().err
@@ -781,14 +651,6 @@ def test_what_is_no_demonstration_is_refused_in_a_sentence(change, sentence):
     given = {"states": np.linspace(0, 1, 20), "actions": np.arange(20) % 2} | change
     with pytest.raises((ValueError, TypeError), match=sentence):
         certirl.policy_from(**given)
-
-
-def test_a_demonstrated_policy_does_not_see_later_changes():
-    states, actions = np.linspace(0, 1, 40), (np.linspace(0, 1, 40) > 0.5).astype(int)
-    policy = certirl.policy_from(states, actions, neighbours=1)
-    before = policy(np.linspace(0, 1, 9)[:, None])
-    states[:], actions[:] = 0.0, 0
-    np.testing.assert_array_equal(policy(np.linspace(0, 1, 9)[:, None]), before)
 
 
 def test_copied_demonstrations_are_held_out_together():
@@ -837,17 +699,6 @@ def test_wrong_calls_about_sums_and_coverage_are_one_sentence(call, sentence):
     log = certirl.Transitions(uniform(50), np.arange(50) % 2, uniform(50, 1), domain=(-1, 1))
     with pytest.raises((ValueError, TypeError), match=sentence):
         call(log, certirl.steps.measure(log, basis=certirl.Legendre(3)))
-
-
-def test_moments_keep_arrays_of_their_own():
-    log = certirl.Transitions(uniform(50), np.arange(50) % 2, uniform(50, 1), domain=(-1, 1))
-    found = certirl.steps.measure(log, basis=certirl.Legendre(3))
-    arrays = {name: np.array(getattr(found, name)) for name in ("counts", "gram", "cross", "outer")}
-    before = {name: values.copy() for name, values in arrays.items()}
-    made = certirl.steps.Moments(found.rows, found.columns, **arrays)
-    for name, values in arrays.items():
-        values[:] = 0
-        np.testing.assert_array_equal(getattr(made, name), before[name])
 
 
 def test_moments_prove_nothing_wherever_they_come_from(tmp_path):

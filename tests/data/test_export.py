@@ -202,32 +202,6 @@ def test_files_hold_what_the_record_holds(tmp_path):
     assert raised[..., 0][raised[..., 1] > 0].min() == 1e-6  # PRISM refuses transitions that may not exist
 
 
-def robust_reach(lower, upper, goal, steps):
-    """The largest probability to reach the goal under the worst kernel within the bands, by value iteration."""
-    value = goal.astype(float)
-    for _ in range(steps):
-        order, rest = np.argsort(value), 1 - lower.sum(axis=2)
-        row = lower.copy()
-        for j in order:  # the worst kernel gives what is free to the worst targets
-            more = np.minimum(upper[:, :, j] - lower[:, :, j], rest)
-            row[:, :, j] += more
-            rest = rest - more
-        value = np.where(goal, 1.0, (row @ value).max(axis=0))
-    return value
-
-
-def test_storm_reads_the_bands_and_agrees(problem, tmp_path):
-    stormpy = pytest.importorskip("stormpy")
-    model = certirl.export.interval_mdp(problem, cells=8, delta=0.05, rng=0)
-    (path,) = model.export(tmp_path / "model.drn", labels={"reach": lambda s: s[:, 0] > 0.5})
-    read = stormpy.build_model_from_drn[stormpy.Interval](str(path))
-    mode = stormpy.UncertaintyResolutionMode.ROBUST
-    prop = stormpy.parse_properties('Pmax=? [F<=5 "reach"]')[0]
-    values = stormpy.model_checking(read, prop, uncertainty_resolution_mode=mode)
-    wanted = robust_reach(model.lower, model.upper, model.middles[:, 0] > 0.5, 5)
-    np.testing.assert_allclose(np.array(values.get_value_vector()), wanted, atol=1e-6)
-
-
 def test_wrong_settings_are_refused_with_a_sentence(problem, tmp_path):
     log = certirl.steps.sample(problem, basis=certirl.Legendre(3), samples=50, rng=0)
     calls = [

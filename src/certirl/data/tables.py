@@ -160,6 +160,8 @@ def recognise(table: Table, names: Names, *, demonstrations: bool = False) -> Co
         if there.count(name) > 1:
             raise ValueError(f"it has more than one column {name}")
     step, dimension = usual(names.step, "step"), table.coordinates(states)
+    if after and table.coordinates(after) != dimension:
+        raise ValueError(f"states have {number_of(dimension, 'coordinate')}, next states {table.coordinates(after)}")
     ends = (terminated, truncated)
     return Columns(states, after, action, episode, *ends, step, by_episode, dimension, (), table.delimiter)
 
