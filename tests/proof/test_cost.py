@@ -27,7 +27,7 @@ def test_memory_is_forecast_within_a_factor_of_four(name):
     simulator, expert, columns, samples = CASES[name]
     log = certirl.steps.sample(simulator, basis=columns, samples=samples, rng=0)
     case = Case.of(expert, columns, n_actions=log.n_actions, discount=0.5, tail=0)
-    forecast = cost(case, Pool([log]), samples, 0.2, drawn=False)
+    forecast = cost(case, Pool([log]), samples, 0.2)
     reward = certirl.Reward(columns, [0.0, 1.0] + [0.0] * (columns.size - 2))
     tracemalloc.start()
     certirl.certify(reward, log, expert=expert, discount=0.5, columns=columns, tail=0, map=1)
@@ -36,7 +36,7 @@ def test_memory_is_forecast_within_a_factor_of_four(name):
     assert peak / 4 < forecast.bytes < 4 * peak
     assert forecast.transitions == samples * log.n_actions and forecast.seconds > 0
     assert str(forecast).startswith(f"a proof from {forecast.transitions:,} transitions takes about ")
-    assert cost(case, Pool([log]), 1_000 * samples, 0.2, drawn=True).seconds > 20 * forecast.seconds
+    assert cost(case, Pool([log]), 1_000 * samples, 0.2).seconds > 20 * forecast.seconds
 
 
 def test_the_forecast_is_the_first_line_and_changes_nothing(capsys):

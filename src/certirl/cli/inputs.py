@@ -123,7 +123,7 @@ def solved(options: argparse.Namespace, where: Any) -> Solution:
     if options.delta is not None:
         _check_proof(options, options.domain, expert)
     source = source_of(options)
-    rng = 0 if options.seed is None and not source.is_log else seed
+    rng = 0 if seed is None else seed
     expert = expert.known_to(source.action_names)
     asked["method"] = method_of(options, source, is_constant=expert.is_constant)
     known = policy_of(expert, source, options) if expert.action is None else expert.action

@@ -178,7 +178,7 @@ def certify(
     say = speaker(progress)
     with on(map):
         if say is not None:
-            say(cost(case, training, origin.per_action(count), FIT_SHARE, drawn=not origin.is_log))
+            say(cost(case, training, origin.per_action(count), FIT_SHARE))
         fit = fit_surrogates(case, function, training, samples=planned(origin, count, fresh), delta=delta)
         return conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=(UNSEEN,))
 

@@ -47,15 +47,14 @@ class Cost(NamedTuple):
         return f"{data} takes about {duration(self.seconds)} and {max(self.bytes / 1e6, 1):,.0f} MB"
 
 
-def cost(case: Case, training: Pool, per_action: int, share: float, *, drawn: bool) -> Cost:
+def cost(case: Case, training: Pool, per_action: int, share: float) -> Cost:
     """Forecast a proof: the time of sums over a few transitions, and the memory that its arrays need.
 
     Args:
         case: what is to be proved.
-        training: data, of which a few are read.
+        training: data, of which a few are read; from a pool that grows as many are drawn as are needed.
         per_action: transitions of every action, for training and for the proof.
         share: of them for training.
-        drawn: they are drawn, as many as are needed; else they are those of a log.
     """
     transitions = per_action * case.policy.n_actions
     surrogates = [_typical(case, part) for part in case.parts]
@@ -69,9 +68,9 @@ def cost(case: Case, training: Pool, per_action: int, share: float, *, drawn: bo
     again = _AGAIN * min(share * transitions, FORECAST * case.policy.n_actions)
     workers = _workers(-(-transitions // CHUNK))
     memory = _memory(case, surrogates, sums, workers)
-    if not drawn:
+    if not training.grows:
         memory += _COPIES * transitions * 8 * (2 * pieces[0].states.shape[1] + 1)
-    return Cost(transitions, seconds / walked * (transitions + again) / workers, memory, drawn)
+    return Cost(transitions, seconds / walked * (transitions + again) / workers, memory, training.grows)
 
 
 def _typical(case: Case, part: Any) -> Surrogate:

@@ -127,7 +127,7 @@ class ByColumns(NamedTuple):
 
     def cost(self, training: Pool, budget: int) -> Any:
         """As of a `Theorem`."""
-        return cost(self.case, training, budget, TRAINING_SHARE, drawn=training.grows)
+        return cost(self.case, training, budget, TRAINING_SHARE)
 
 
 class _ColumnsPlan(NamedTuple):
