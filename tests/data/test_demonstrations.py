@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.data.demonstrations import _nearest, chernoff_interval
+from certirl.data.demonstrations import _Data, _nearest, chernoff_interval
 from certirl.data.policy import as_policy
 from certirl.fit.regression import held_out_rows
 from certirl.ground.domain import as_domain
@@ -20,7 +20,8 @@ def test_neighbours_are_those_of_brute_force(k, periodic):
     rng = np.random.default_rng(0)
     states, fresh = rng.uniform([-1, 0], [1, 4], (200, 2)), rng.uniform([-1, 0], [1, 4], (300, 2))
     actions = rng.integers(2, size=200)
-    vote, _ = _nearest(states, actions, as_domain(((-1.0, 1.0), (0.0, 4.0))), periodic, k)
+    box, rows = as_domain(((-1.0, 1.0), (0.0, 4.0))), np.arange(200)
+    vote, _ = _nearest(_Data(states, actions, rows, "", box, periodic, 2, rows), rows, k)
     gap = np.abs(fresh[:, None] - states[None]) / [2.0, 4.0]
     if periodic:
         gap[:, :, 1] = np.minimum(gap[:, :, 1], 1 - gap[:, :, 1])

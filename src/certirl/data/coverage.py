@@ -216,17 +216,11 @@ def coverage(transitions: Transitions, *, basis: Basis | None = None, cells: int
 
 
 class _Probes(NamedTuple):
-    """States of the box and their shares of its volume.
+    """States of the box and their shares of its volume."""
 
-    Attributes:
-        basis: the functions of the state.
-        states: ``[n, d]``.
-        weights: their shares ``[n]``.
-    """
-
-    basis: Basis
-    states: Array
-    weights: Array
+    basis: Basis  # the functions of the state
+    states: Array  # ``[n, d]``
+    weights: Array  # their shares ``[n]``
 
     @classmethod
     def meshed(cls, basis: Basis, along: int) -> _Probes:

@@ -140,48 +140,38 @@ def policy_from(
         >>> policy([[-0.5], [0.5]]).tolist(), policy.held_out, policy.errors < 0.05
         ([0, 1], 80, True)
     """
-    data = _checked(states, actions, episodes, domain, n_actions, columns)
-    if isinstance(states, Transitions) and len(periodic):
-        raise ValueError("transitions name their periodic coordinates: write Transitions(…, periodic=…)")
-    axes = states.periodic if isinstance(states, Transitions) else as_axes(periodic, len(data.domain))
-    if axes and domain is None and not isinstance(states, Transitions):
-        raise ValueError(f"{setting('periodic')} needs a domain: write {setting('domain', '(low, high)')}")
+    data = _checked(states, actions, episodes, domain, n_actions, periodic, columns)
     test, *others = _held_out(data, held_out, as_generator(rng, "policy_from"))
     share = 0.0 if errors is None else as_number(errors, "errors", least=0, most=MOST_ERRORS, meaning="a share")
     fit = np.flatnonzero(~test)
-    doubted = fit[_contradicted(data.states[fit], data.actions[fit], data.domain, axes, share)]
+    doubted = fit[_contradicted(data, fit, share)]
     fit = np.setdiff1d(fit, doubted)
-    rule, name = _fit(method, data.states[fit], data.actions[fit], data.domain, axes, neighbours)
+    rule, name = _fit(method, data, fit, neighbours)
     wrong = Policy(data.n_actions, rule)(data.states[test]) != data.actions[test]
     gains = [_gains(data, test, wrong)]
-    if _student(gains[0])[0] <= 0:
-        for fold in others:
-            rest = np.flatnonzero(~fold)
-            again, _ = _fit(method, data.states[rest], data.actions[rest], data.domain, axes, neighbours)
-            missed_there = Policy(data.n_actions, again)(data.states[fold]) != data.actions[fold]
-            gains.append(_gains(data, fold, missed_there))
+    for fold in others if _student(gains[0])[0] <= 0 else ():
+        again, _ = _fit(method, data, np.flatnonzero(~fold), neighbours)
+        gains.append(_gains(data, fold, Policy(data.n_actions, again)(data.states[fold]) != data.actions[fold]))
     missed, interval, count = _counted(wrong, data.groups[test], single=not data.unit)
     interval = max(interval[0] - share, 0.0), min(interval[1] + share, 1.0)
-    tests = int(test.sum())
     of = f" {data.unit.format(count)}, which count alike" if data.unit else ""
-    listed = ", ".join(map(str, data.rows[doubted[:5]])) + " …" * (len(doubted) > 5)
-    copied = f", without {data.copies:,} copies of episodes" if data.copies else ""
-    without = copied + (
-        f", without {len(doubted):,} that their neighbours contradict (rows {listed})" if listed else ""
-    )
-    differs = "different" if share else "wrong"
+    without = f", without {data.copies:,} copies of episodes" if data.copies else ""
+    if len(doubted):
+        listed = ", ".join(map(str, data.rows[doubted[:5]])) + " …" * (len(doubted) > 5)
+        without += f", without {len(doubted):,} that their neighbours contradict (rows {listed})"
     allowed = f" if up to {share:.3g} of the actions are mistakes" if share else ""
     assumption = (
-        f"the expert's policy was estimated from {len(fit):,} demonstrations{without} ({name}): {differs} at "
-        f"{missed:.2%} of {tests:,} held out{of}, {'wrong ' * bool(share)}at {interval[0]:.2%} to {interval[1]:.2%} of "
-        f"states like these with confidence {1 - LEVEL:.0%}{allowed}; of other states nothing is known"
+        f"the expert's policy was estimated from {len(fit):,} demonstrations{without} ({name}): "
+        f"{'different' if share else 'wrong'} at {missed:.2%} of {int(test.sum()):,} held out{of}, "
+        f"{'wrong ' * bool(share)}at {interval[0]:.2%} to {interval[1]:.2%} of states like these with confidence "
+        f"{1 - LEVEL:.0%}{allowed}; of other states nothing is known"
     )
     return Demonstrated(
         data.n_actions,
         rule,
         assumption=assumption,
         demonstrations=len(fit),
-        held_out=tests,
+        held_out=int(test.sum()),
         errors=missed,
         interval=interval,
         guessing=float((data.actions[test] != np.bincount(data.actions[fit]).argmax()).mean()),
@@ -195,88 +185,91 @@ def policy_from(
 
 
 class _Data(NamedTuple):
-    """Demonstrations, checked.
+    """Demonstrations, checked."""
 
-    Attributes:
-        states: ``[n, d]``.
-        actions: ``[n]``.
-        groups: demonstrations of the same group are held out together ``[n]``.
-        unit: the groups in words; empty if each is one demonstration.
-        domain: the box.
-        n_actions: A.
-        rows: the row of each in the data ``[n]``.
-        action_names: of actions 0, 1, …, if they have any.
-        copies: episodes that were left out, as they have the same rows as others.
-    """
-
-    states: Array
-    actions: NDArray[np.intp]
-    groups: NDArray[Any]
-    unit: str
+    states: Array  # ``[n, d]``
+    actions: NDArray[np.intp]  # ``[n]``
+    groups: NDArray[Any]  # demonstrations of the same group are held out together ``[n]``
+    unit: str  # the groups in words; empty if each is one demonstration
     domain: Box
-    n_actions: int
-    rows: NDArray[np.intp]
-    action_names: tuple[str, ...] = ()
-    copies: int = 0
+    periodic: tuple[int, ...]
+    n_actions: int  # A
+    rows: NDArray[np.intp]  # the row of each in the data ``[n]``
+    action_names: tuple[str, ...] = ()  # of actions 0, 1, …, if they have any
+    copies: int = 0  # episodes that were left out, as they have the same rows as others
 
 
 def _checked(
-    states: Any, actions: Any, episodes: Any, domain: Any, n_actions: int | None, columns: Mapping[str, Any]
+    states: Any,
+    actions: Any,
+    episodes: Any,
+    domain: Any,
+    n_actions: int | None,
+    periodic: Sequence[int],
+    columns: Mapping[str, Any],
 ) -> _Data:
     are_names = actions is None or (isinstance(actions, list | tuple) and all(isinstance(a, str) for a in actions))
+    names: tuple[str, ...] = ()
+    rows = None
     if is_table(states) and (are_names or not hasattr(states, "__array__")):  # a frame beside actions holds states
         if episodes is not None or not are_names:
             raise TypeError(
                 "a table holds its actions and episodes: leave these arguments out, or pass arrays, states and actions"
             )
-        arrays, names = read_demonstrations(states, actions=actions, n_actions=n_actions, **columns)
-        return _checked(*arrays, domain, len(names) or n_actions, {})._replace(action_names=names)
-    if columns:
+        (states, actions, episodes), names = read_demonstrations(
+            states, actions=actions, n_actions=n_actions, **columns
+        )
+        n_actions = len(names) or n_actions
+    elif columns:
         raise TypeError(f"{next(iter(columns))} is for demonstrations in a table: leave it out, or pass a table")
-    if isinstance(states, Transitions):
+    elif isinstance(states, Transitions):
         if actions is not None:
             raise TypeError("transitions hold their actions: leave actions out")
-        log = states
-        demonstrated = np.ones(len(log), bool) if log.episodes is None else log.episodes >= 0  # without absorbing rows
-        groups = log.episodes[demonstrated] if episodes is None and log.episodes is not None else episodes
-        box = log.domain if domain is None else domain
-        count = log.n_actions if n_actions is None else n_actions
-        data = _checked(log.states[demonstrated], log.actions[demonstrated], groups, box, count, {})
-        return data._replace(rows=np.flatnonzero(demonstrated)[data.rows], action_names=log.action_names)
+        if len(periodic):
+            raise ValueError("transitions name their periodic coordinates: write Transitions(…, periodic=…)")
+        log, names, rows = states, states.action_names, np.flatnonzero(states.in_episodes)
+        if episodes is None and log.episodes is not None:
+            episodes = log.episodes[rows]
+        states, actions, periodic = log.states[rows], log.actions[rows], log.periodic
+        domain = log.domain if domain is None else domain
+        n_actions = log.n_actions if n_actions is None else n_actions
     if actions is None:
         raise TypeError("policy_from needs states and the actions taken there")
     declared = None if n_actions is None else as_n_actions(n_actions)
-    names, actions = _numbered(actions)
-    if names and declared not in (None, len(names)):
-        listed = f"{', '.join(names)}, and n_actions is {declared}"
-        raise ValueError(f"actions are {len(names)} names, {listed}: leave n_actions out, or write numbers for names")
+    found, actions = _numbered(actions)
+    if found and declared not in (None, len(found)):
+        listed = f"{', '.join(found)}, and n_actions is {declared}"
+        raise ValueError(f"actions are {len(found)} names, {listed}: leave n_actions out, or write numbers for names")
     values = as_array(states, "states")
-    rows = as_rows(values, values.shape[1] if values.ndim == 2 else 1)
+    states = as_rows(values, values.shape[1] if values.ndim == 2 else 1)
     taken = as_actions(actions, n_actions=declared)
-    if len(rows) != len(taken):
-        raise ValueError(f"states and actions must be equally long, got {len(rows)} and {len(taken)}")
-    if len(rows) < 2:
-        raise ValueError(f"a policy needs two demonstrations or more, got {len(rows)}")
-    ends = np.stack([rows.min(axis=0), rows.max(axis=0)], axis=1)
+    if len(states) != len(taken):
+        raise ValueError(f"states and actions must be equally long, got {len(states)} and {len(taken)}")
+    if len(states) < 2:
+        raise ValueError(f"a policy needs two demonstrations or more, got {len(states)}")
+    if len(periodic) and domain is None:
+        raise ValueError(f"{setting('periodic')} needs a domain: write {setting('domain', '(low, high)')}")
+    ends = np.stack([states.min(axis=0), states.max(axis=0)], axis=1)
     ends[ends[:, 0] == ends[:, 1]] += [-0.5, 0.5]  # a coordinate that never changes
     box = as_domain(ends if domain is None else domain)
+    axes = as_axes(periodic, len(box))
     groups = None if episodes is None else as_labels(episodes, "episodes")
     if groups is not None and groups.shape != taken.shape:
         raise ValueError(f"episodes must have one number for each of {len(taken)} demonstrations, got {groups.shape}")
-    unit, inside = "in {} episodes", as_states(rows, box, instead=WIDEN_OR_REMOVE)
-    kept, copies = np.arange(len(rows)), 0
+    unit, inside = "in {} episodes", as_states(states, box, instead=WIDEN_OR_REMOVE)
+    rows, copies = np.arange(len(states)) if rows is None else rows, 0
     if groups is not None:  # an episode that was fitted is no test of its copy
         first = originals(groups, *inside.T, taken)
-        kept, copies = np.flatnonzero(first == groups), len(np.unique(groups[first != groups]))
-        inside, taken, groups = inside[kept], taken[kept], groups[kept]
+        kept, copies = first == groups, len(np.unique(groups[first != groups]))
+        inside, taken, groups, rows = inside[kept], taken[kept], groups[kept], rows[kept]
     else:
         # A state that occurs twice is one test, and none if the policy was fitted to it.
         different, which = np.unique(inside, axis=0, return_inverse=True)
         groups, unit = which.reshape(-1), "at {} different states"
-        if len(different) == len(rows):
-            groups, unit = np.arange(len(rows)), ""
+        if len(different) == len(inside):
+            groups, unit = np.arange(len(inside)), ""
     count = count_actions(taken) if declared is None else declared
-    return _Data(inside, taken, groups, unit, box, count, kept, names, copies)
+    return _Data(inside, taken, groups, unit, box, axes, count, rows, names or found, copies)
 
 
 def _numbered(actions: Any) -> tuple[tuple[str, ...], Any]:
@@ -320,26 +313,24 @@ def _student(numbers: Array) -> tuple[float, float]:
     return float(numbers.mean()) - half, float(numbers.mean()) + half
 
 
-def _fit(
-    method: Any, states: Array, actions: NDArray[np.intp], box: Box, periodic: tuple[int, ...], count: int | None
-) -> tuple[Callable[[Array], Any], str]:
-    """A function of states to actions, and the name of the method."""
+def _fit(method: Any, data: _Data, fit: NDArray[np.intp], count: int | None) -> tuple[Callable[[Array], Any], str]:
+    """A function of states to actions, fitted to some of the data, and the name of the method."""
     if isinstance(method, str) and method == "neighbours":
-        return _nearest(states, actions, box, periodic, count)
+        return _nearest(data, fit, count)
     if isinstance(method, str) or not (hasattr(method, "fit") and hasattr(method, "predict")):
         raise TypeError(
             f'method must be "neighbours" or a classifier with fit and predict, got {method!r}; scikit-learn has many: '
             'pip install "certirl[demonstrations]"'
         )
-    straight = [axis for axis in range(len(box)) if axis not in periodic]
+    around = list(data.periodic)
 
     def features(rows: Array) -> Array:
-        scaled = 2 * box.shares(rows) - 1
-        angles = np.pi * scaled[:, list(periodic)]
-        return np.hstack([scaled[:, straight], np.cos(angles), np.sin(angles)])
+        scaled = 2 * data.domain.shares(rows) - 1
+        angles = np.pi * scaled[:, around]
+        return np.hstack([np.delete(scaled, around, axis=1), np.cos(angles), np.sin(angles)])
 
     fitted, name = copy.deepcopy(method), type(method).__name__
-    call(fitted.fit, features(states), actions, what=f"{name}.fit")
+    call(fitted.fit, features(data.states[fit]), data.actions[fit], what=f"{name}.fit")
 
     def predicted(rows: Array) -> NDArray[np.intp]:
         read = partial(as_reals, what=f"{name}.predict", truth=True)
@@ -351,52 +342,50 @@ def _fit(
     return predicted, name
 
 
-def _search(states: Array, box: Box, periodic: tuple[int, ...]) -> Callable[[Array, int], NDArray[np.intp]]:
-    """A function of states ``[n, d]`` and k to the nearest k demonstrations of each ``[n, k]``, in units of the box."""
+def _search(data: _Data, fit: NDArray[np.intp]) -> Callable[[Array, int], NDArray[np.intp]]:
+    """A function of states ``[n, d]`` and k to the actions of the nearest k demonstrations ``[n, k]``, by shares."""
     from scipy.spatial import cKDTree
 
-    sizes = np.array([1.0 if axis in periodic else 0.0 for axis in range(len(box))])
+    around = np.isin(np.arange(len(data.domain)), data.periodic)
 
     def scaled(rows: Array) -> Array:
-        unit = box.shares(rows)
-        return np.where(sizes > 0, unit % 1.0 % 1.0, unit)  # twice: -1e-17 % 1 is 1.0
+        unit = data.domain.shares(rows)
+        return np.where(around, unit % 1.0 % 1.0, unit)  # twice: -1e-17 % 1 is 1.0
 
-    tree = cKDTree(scaled(states), boxsize=sizes if periodic else None)
-    return lambda rows, k: np.asarray(tree.query(scaled(rows), k=range(1, k + 1))[1]).reshape(len(rows), k)
+    tree = cKDTree(scaled(data.states[fit]), boxsize=around.astype(float) if around.any() else None)
+    actions = data.actions[fit]
+    return lambda rows, k: actions[tree.query(scaled(rows), k=range(1, k + 1))[1]].reshape(len(rows), k)
 
 
-def _contradicted(
-    states: Array, actions: NDArray[np.intp], box: Box, periodic: tuple[int, ...], share: float
-) -> NDArray[np.intp]:
-    """The rows of demonstrations whose neighbours took other actions, no more than this share of all."""
-    if not share or len(states) <= WITNESSES:
+def _contradicted(data: _Data, fit: NDArray[np.intp], share: float) -> NDArray[np.intp]:
+    """The demonstrations, of these, whose neighbours took other actions, no more than this share of all."""
+    if not share or len(fit) <= WITNESSES:
         return np.empty(0, dtype=np.intp)
-    others = _search(states, box, periodic)(states, WITNESSES + 1)[:, 1:]  # the nearest is the state itself
-    agreeing = (actions[others] == actions[:, None]).sum(axis=1)
-    rows = np.argsort(agreeing, kind="stable")[: int(np.ceil(share * len(states)))]
+    taken = _search(data, fit)(data.states[fit], WITNESSES + 1)[:, 1:]  # the nearest is the state itself
+    agreeing = (taken == data.actions[fit][:, None]).sum(axis=1)
+    rows = np.argsort(agreeing, kind="stable")[: int(np.ceil(share * len(fit)))]
     return np.sort(rows[agreeing[rows] <= AGREEING])
 
 
-def _nearest(
-    states: Array, actions: NDArray[np.intp], box: Box, periodic: tuple[int, ...], count: int | None
-) -> tuple[Callable[[Array], NDArray[np.intp]], str]:
-    """The majority of the nearest demonstrations."""
-    nearest, n_actions = _search(states, box, periodic), int(actions.max()) + 1
+def _nearest(data: _Data, fit: NDArray[np.intp], count: int | None) -> tuple[Callable[[Array], NDArray[np.intp]], str]:
+    """The majority of the nearest demonstrations, of these."""
+    nearest, n_actions = _search(data, fit), int(data.actions[fit].max()) + 1
 
-    def vote(near: NDArray[np.intp]) -> NDArray[np.intp]:
-        votes = np.zeros((len(near), n_actions))
-        np.add.at(votes, (np.arange(len(near))[:, None], actions[near]), 1.0)
-        votes[np.arange(len(near)), actions[near[:, 0]]] += 0.5  # on a tie the nearest demonstration decides
+    def vote(taken: NDArray[np.intp]) -> NDArray[np.intp]:
+        rows = np.arange(len(taken))
+        places = (rows[:, None] * n_actions + taken).ravel()
+        votes = np.bincount(places, minlength=len(rows) * n_actions).reshape(-1, n_actions).astype(float)
+        votes[rows, taken[:, 0]] += 0.5  # on a tie the nearest demonstration decides
         return votes.argmax(axis=1)
 
     if count is None:
-        numbers = [k for k in NEIGHBOURS if k < len(states)]
-        others = nearest(states, numbers[-1] + 1)[:, 1:]  # the nearest is the state itself
-        count = min(numbers, key=lambda k: float((vote(others[:, :k]) != actions).mean()))
-    chosen = as_count(count, "neighbours", most=len(states))
+        numbers = [k for k in NEIGHBOURS if k < len(fit)]
+        others = nearest(data.states[fit], numbers[-1] + 1)[:, 1:]  # the nearest is the state itself
+        count = min(numbers, key=lambda k: float((vote(others[:, :k]) != data.actions[fit]).mean()))
+    chosen = as_count(count, "neighbours", most=len(fit))
 
     def majority(rows: Array) -> NDArray[np.intp]:
-        return vote(nearest(as_rows(rows, len(box)), chosen))
+        return vote(nearest(as_rows(rows, len(data.domain)), chosen))
 
     majority.thread_safe = True  # type: ignore[attr-defined]
     return majority, "nearest neighbour" if chosen == 1 else f"{chosen} nearest neighbours"

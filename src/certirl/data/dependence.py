@@ -313,11 +313,8 @@ def noise_fault(simulator: Simulator, most: int | None = None) -> str:
     generator of the user is used. The same seed must give the same answers. If rows are independent, the mean over the
     rows of a state varies from call to call by 1/√rows of the variation among rows: the ratio of both variances is then
     about 1, an average of F(calls − 1, …), and far above 1 if rows share random numbers. If random numbers are used
-    again for later rows of a call, the answers to copies of one state repeat after a shift.
-
-    Args:
-        simulator: the dynamics.
-        most: rows of each action to ask about; as many as a proof needs if left out, 6,400.
+    again for later rows of a call, the answers to copies of one state repeat after a shift. At ``most`` so many
+    rows of each action are asked about, or as many as a proof needs, 6,400.
     """
     rows, copies = _ROWS, _COPIES
     if most is not None:

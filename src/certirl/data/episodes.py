@@ -90,27 +90,20 @@ _COLUMNS = ("states", "actions", "next_states", "terminal", "episodes", "step", 
 class Steps(Record):
     """Logged steps before `Conversion`, or rows of a table before they are paired to steps.
 
-    Attributes:
-        states: ``[n, d]``.
-        actions: ``[n]``, or controls ``[n, m]``; nan where missing.
-        next_states: ``[n, d]``; None for rows whose next states are in the rows that follow.
-        terminal: which next states are terminal, or which rows end a terminated episode ``[n]``; None if unknown.
-        episodes: the number of the episode of each, -1 for those of none ``[n]``; None if unknown.
-        step: the order of rows within an episode ``[n]``; None if they are in order.
-        rows: the row of the table that each begins in, for error messages ``[n]``; None if there is no table.
-        notes: what was left out, in sentences.
-
     :meta private:
     """
 
-    states: Array
-    actions: NDArray[Any]
-    next_states: Any
+    states: Array  # ``[n, d]``
+    actions: NDArray[Any]  # ``[n]``, or controls ``[n, m]``; nan where missing
+    next_states: Any  # ``[n, d]``; None for rows whose next states are in the rows that follow
+    # which next states are terminal, or which rows end a terminated episode ``[n]``; None if unknown
     terminal: NDArray[np.bool_] | None = None
+    # the number of the episode of each, -1 for those of none ``[n]``; None if unknown
     episodes: NDArray[Any] | None = None
-    step: NDArray[Any] | None = None
+    step: NDArray[Any] | None = None  # the order of rows within an episode ``[n]``; None if they are in order
+    # the row of the table that each begins in, for error messages ``[n]``; None if there is no table
     rows: NDArray[np.intp] | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was left out, in sentences
 
     def __len__(self) -> int:
         return len(self.actions)

@@ -56,32 +56,20 @@ _COMMA = r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$"  # a number with a decimal
 class Columns(NamedTuple):
     """What the columns of a table mean; None or empty for those that it does not have.
 
-    Attributes:
-        states, next_states: one or more columns of numbers.
-        action: the column of the actions.
-        episode: the column that says which episode a row is from, by numbers or by names.
-        terminated: the column that marks terminal states.
-        truncated: the column that marks episodes that were cut off.
-        step: the order within an episode, numbers or times.
-        by_episode: rows are steps of episodes; False if every row is taken by itself.
-        dimension: the number of coordinates of a state.
-        actions: the names of actions 0, 1, …, if the column holds names.
-        delimiter: of a text file.
-
     :meta private:
     """
 
-    states: tuple[str, ...]
+    states: tuple[str, ...]  # one or more columns of numbers
     next_states: tuple[str, ...]
-    action: str
-    episode: str | None
-    terminated: str | None
-    truncated: str | None
-    step: str | None
-    by_episode: bool
-    dimension: int
-    actions: tuple[str, ...] = ()
-    delimiter: str | None = None
+    action: str  # the column of the actions
+    episode: str | None  # the column that says which episode a row is from, by numbers or by names
+    terminated: str | None  # the column that marks terminal states
+    truncated: str | None  # the column that marks episodes that were cut off
+    step: str | None  # the order within an episode, numbers or times
+    by_episode: bool  # rows are steps of episodes; False if every row is taken by itself
+    dimension: int  # the number of coordinates of a state
+    actions: tuple[str, ...] = ()  # the names of actions 0, 1, …, if the column holds names
+    delimiter: str | None = None  # of a text file
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -201,25 +189,16 @@ WHOLE: Section = (0, None)
 class Table(ABC):
     """A table in a file or in memory: the names of its columns, and its rows in batches.
 
-    Attributes:
-        name: the file, or what kind of data frame it is, for errors.
-        unit: "file" or "data frame".
-        kind: its format.
-        names: its columns, found without reading rows.
-        blocks: the rows of the blocks that can be read by themselves; none if it is read as a whole.
-        delimiter: of a text file; None for other formats.
-        notes: what was assumed about it, in sentences.
-
     :meta private:
     """
 
-    name: str
-    unit: str = "file"
-    kind: str
-    names: tuple[str, ...]
-    blocks: tuple[int, ...] = ()
-    delimiter: str | None = None
-    notes: tuple[str, ...] = ()
+    name: str  # the file, or what kind of data frame it is, for errors
+    unit: str = "file"  # "file" or "data frame"
+    kind: str  # its format
+    names: tuple[str, ...]  # its columns, found without reading rows
+    blocks: tuple[int, ...] = ()  # the rows of the blocks that can be read by themselves; none if it is read as a whole
+    delimiter: str | None = None  # of a text file; None for other formats
+    notes: tuple[str, ...] = ()  # what was assumed about it, in sentences
 
     @abstractmethod
     def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[Cells]:
@@ -344,12 +323,7 @@ def _why(text: str, name: str, columns: Columns, convert: Converter) -> str:
 
 
 def open_table(source: Any, delimiter: str | None = None) -> Table:
-    """Open a table: a file, whose suffix says which format it has, or a data frame.
-
-    Args:
-        source: a path; a mapping of arrays; a data frame of pandas or polars; anything with the Arrow C interface.
-        delimiter: of a text file; recognised by its header if None.
-    """
+    """Open a table: a file, whose suffix says which format it has, or a data frame."""
     if not isinstance(source, str | os.PathLike):
         return _Frame(source)
     return _FORMATS[suffix_of(Path(source))](Path(source), delimiter)
@@ -432,7 +406,7 @@ def is_table(source: Any) -> bool:
 
 
 def suffix_of(file: Path) -> str:
-    """The format of a file by its name: the suffix, before .gz if that is the last."""
+    """The format of a file by its name: the suffix, of a text file before .gz."""
     inner = Path(file.stem).suffix.lower()
     return inner if file.suffix.lower() == ".gz" and inner in (".csv", ".tsv") else file.suffix.lower()
 
@@ -443,12 +417,7 @@ def names_file(text: str) -> bool:
 
 
 def check_repeats(files: Iterable[tuple[str, str]], *, can_allow: bool = True) -> None:
-    """Refuse files that hold the same data.
-
-    Args:
-        files: names and fingerprints.
-        can_allow: the caller has a setting to allow it.
-    """
+    """Refuse files, by their names and fingerprints, that hold the same data; some callers ``can_allow`` it."""
     first: dict[str, str] = {}
     for name, fingerprint in files:
         other = first.get(fingerprint)

@@ -212,12 +212,7 @@ def total(parts: Iterable[Moments]) -> Moments:
 
 
 def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
-    """Add moments of different data, in the order given; a file that counts twice is refused.
-
-    Args:
-        parts: at least one.
-        allow_repeats: add them up all the same.
-    """
+    """Add moments of different data, in the order given; a file that counts twice is refused unless that is allowed."""
     if isinstance(parts, Moments) or not isinstance(parts, Iterable):
         raise TypeError(f"merge takes a list of moments, got {shown(parts)}")
     merged: list[Moments] = []
@@ -310,7 +305,7 @@ def accumulate(
     Args:
         stream: the data.
         pairs: functions of next states and functions of states.
-        n_actions: A.
+        n_actions: the number of actions.
         folds: row r of a piece goes to fold ``r mod folds``, so that every fold has rows from all parts of the data.
         views: the coordinates that each pair is about; all of them if left out.
     """

@@ -225,15 +225,11 @@ class ExpertGrid(Record):
     A cell is steady if the expert takes the same actions at all its corners; every other cell holds a switch. An
     interval is a box with one coordinate. Distances are Euclidean, in units of the state.
 
-    Attributes:
-        domain: one (low, high) pair for each coordinate.
-        support: which actions it takes at each corner ``[c_1 + 1, …, c_d + 1, A]``.
-
     :meta private:
     """
 
-    domain: Box
-    support: NDArray[np.bool_]
+    domain: Box  # one (low, high) pair for each coordinate
+    support: NDArray[np.bool_]  # which actions it takes at each corner ``[c_1 + 1, …, c_d + 1, A]``
 
     @cached_property
     def cells(self) -> Cells:
@@ -406,21 +402,13 @@ def _compare(grid: ExpertGrid, states: Array, probabilities: Array) -> None:
 
 
 class Step(NamedTuple):
-    """One step of the walks that have not ended.
+    """One step of the walks that have not ended."""
 
-    Attributes:
-        rows: the numbers of these walks ``[m]``.
-        states: where they are ``[m, d]``.
-        actions: what they take ``[m]``.
-        next_states: where that leads ``[m, d]``.
-        over: which of them end there ``[m]``.
-    """
-
-    rows: NDArray[np.intp]
-    states: Array
-    actions: NDArray[np.intp]
-    next_states: Array
-    over: NDArray[np.bool_]
+    rows: NDArray[np.intp]  # the numbers of these walks ``[m]``
+    states: Array  # where they are ``[m, d]``
+    actions: NDArray[np.intp]  # what they take ``[m]``
+    next_states: Array  # where that leads ``[m, d]``
+    over: NDArray[np.bool_]  # which of them end there ``[m]``
 
 
 class World(Protocol):
@@ -428,7 +416,6 @@ class World(Protocol):
 
     def step(self, rows: NDArray[np.intp], states: Array, policy: Policy) -> Step:
         """One step of some walks under a policy."""
-        ...
 
 
 def walk(
@@ -454,16 +441,11 @@ class Dynamics:
     The simulator is asked about all walks at every step, those that have ended included, and in a step of several
     actions about all walks for each action, with equal random numbers: the noise that a walk meets depends neither on
     what the others do nor on how long they last. Walks of two policies with equal generators therefore share noise.
-
-    Attributes:
-        simulator: the dynamics.
-        places: where each walk is ``[n, d]``.
-        rng: draws the actions of policies that mix, and the next states.
     """
 
     def __init__(self, simulator: Simulator, states: Array, rng: np.random.Generator) -> None:
-        self.simulator, self.places, self.rng = simulator, np.array(states, dtype=float), rng
-        self._domain = as_domain(simulator.domain)
+        self.simulator, self.rng, self._domain = simulator, rng, as_domain(simulator.domain)
+        self.places = np.array(states, dtype=float)  # where each walk is ``[n, d]``
 
     def step(self, rows: NDArray[np.intp], states: Array, policy: Policy) -> Step:
         """One step of some walks."""
@@ -500,17 +482,10 @@ def returns(
     discount: float,
     rng: np.random.Generator,
 ) -> Array:
-    """Σ_{t=1}^T γ^{t−1} R(s_t) of one walk from each state ``[n]``.
+    """Σ_{t=1}^T γ^{t−1} R(s_t) of one walk from each state ``[n]``, with a policy for each of the T steps.
 
-    Terminal states are absorbing, and pay R until step T.
-
-    Args:
-        simulator: the dynamics.
-        states: s_0 of each walk ``[n, d]``.
-        policies: one for each of the T steps.
-        reward: R, a function of states ``[m, d]`` and of whether these are terminal, to numbers ``[m]``.
-        discount: γ.
-        rng: see `Dynamics`.
+    Terminal states are absorbing, and pay R until step T. The reward is a function of states ``[m, d]`` and of whether
+    these are terminal.
     """
     total, over = np.zeros(len(states)), terminal_states(simulator, states)
     rest = (1 - discount ** np.arange(len(policies), -1, -1)) / (1 - discount)  # 1 + γ + … from step t to step T

@@ -63,12 +63,10 @@ class Simulator(Protocol):
     @property
     def n_actions(self) -> int:
         """The number of actions; they are called 0, 1, …."""
-        ...
 
     @property
     def domain(self) -> Domain:
         """One ``(low, high)`` per coordinate."""
-        ...
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> NDArray[Any]:
         """Draw one next state for each state ``[n, d]``; for d = 1 also as ``[n]``.
@@ -195,17 +193,15 @@ REMEMBERED = 1 << 21  # numbers of drawn transitions that are kept for a second 
 class Counts:
     """The rows that a simulator was asked about, by purpose and action; several threads may add to it.
 
-    Attributes:
-        rows: by purpose: ``answer``, what the answer is made of; ``checks`` of how the simulator draws; ``trials`` of
-            the answer ``[A]`` each. Transitions that were too many to be kept do not count at a further reading.
-        room: numbers that can still be kept.
+    The purposes are ``answer``, what the answer is made of; ``checks`` of how the simulator draws; ``trials`` of the
+    answer. Transitions that were too many to be kept do not count at a further reading.
 
     :meta private:
     """
 
     def __init__(self, n_actions: int) -> None:
         self.rows = {purpose: np.zeros(n_actions, dtype=np.int64) for purpose in get_args(Purpose)}
-        self.room, self._lock = REMEMBERED, Lock()
+        self.room, self._lock = REMEMBERED, Lock()  # for numbers that can still be kept
 
     def add(self, purpose: Purpose, action: int | slice, rows: int) -> None:
         """Count some rows of an action, or of several."""
@@ -270,34 +266,22 @@ def counted_as(simulator: Any, purpose: Purpose) -> Any:
 class Draws(Stream):
     """A stream of n transitions of every action, drawn when it is read: the same each time.
 
-    Attributes:
-        simulator: the dynamics.
-        basis: states are drawn from its weight or by its design.
-        n: transitions for each action.
-        seed: the source of the random numbers of all pieces, which do not depend on the order of their reading.
-        generator: the kind of bit generator.
-        whole: transitions of every action in the stream of which this is a part.
-        design: True for the basis's design for least squares, False for its weight; or another design.
-        paired: the same states and the same random numbers for every action.
-        first: the number of the first piece, if this is a chunk of a longer stream.
-        refuse_terminal: refuse terminal states, among the states drawn and their next states.
-        keeps: keep what is read for a further reading, as far as there is room.
-        kept: the pieces that were read before by their numbers, empty for one that was not kept.
-
     :meta private:
     """
 
-    simulator: Simulator
-    basis: Basis
-    n: int
+    simulator: Simulator  # the dynamics
+    basis: Basis  # states are drawn from its weight or by its design
+    n: int  # transitions for each action
+    # the source of the random numbers of all pieces, which do not depend on the order of their reading
     seed: np.random.SeedSequence
-    generator: Any
-    whole: int
-    design: bool | Design
-    paired: bool
-    first: int = 0
-    refuse_terminal: bool = False
-    keeps: bool = False
+    generator: Any  # the kind of bit generator
+    whole: int  # transitions of every action in the stream of which this is a part
+    design: bool | Design  # True for the basis's design for least squares, False for its weight; or another design
+    paired: bool  # the same states and the same random numbers for every action
+    first: int = 0  # the number of the first piece, if this is a chunk of a longer stream
+    refuse_terminal: bool = False  # refuse terminal states, among the states drawn and their next states
+    keeps: bool = False  # keep what is read for a further reading, as far as there is room
+    # the pieces that were read before by their numbers, empty for one that was not kept
     kept: dict[int, list[Piece]] = field(default_factory=dict)
 
     @property
@@ -431,19 +415,11 @@ def draw(
     refuse_terminal: bool = False,
     keeps: bool = False,
 ) -> Draws:
-    """A stream of n transitions of every action; nothing is drawn before it is read.
+    """A stream of n transitions of every action, as in `Draws`; nothing is drawn before it is read.
 
-    Args:
-        simulator: the dynamics.
-        basis: states are drawn from its weight.
-        n: transitions for each action.
-        rng: a seed or Generator.
-        design: draw states by the basis's design for least squares instead, or by a function (count, rng).
-        paired: the same states and the same random numbers for every action. The transitions of each action have the
-            same distribution as before, but where a simulator turns equal random numbers into similar noise, as most
-            do, that noise cancels in the difference between two actions, on which the criterion depends.
-        refuse_terminal: refuse terminal states.
-        keeps: keep what is read, where it will be read again.
+    Pairs have the same states and the same random numbers for every action. The transitions of each action have the
+    same distribution as before, but where a simulator turns equal random numbers into similar noise, as most do, that
+    noise cancels in the difference between two actions, on which the criterion depends.
     """
     check_simulator(simulator)
     n, bits = as_samples(n), as_generator(rng).bit_generator
@@ -525,13 +501,10 @@ class Even(Record):
     The largest φᵀG⁻¹φ, the variance of a fit of k functions at a state, is at least k/n. For polynomials and uniform
     states it is k²/n, for the arcsine distribution (`Basis.design`) 2k/n, on boxes up to 4.5k/n at the corners. Here
     some of the states are next to the ends of each coordinate instead, and it is about 1.3k/n.
-
-    Attributes:
-        bases: one, or one for each component of the state.
-        coordinates: those of each component; None for all, with a single basis.
     """
 
-    bases: tuple[Basis, ...]
+    bases: tuple[Basis, ...]  # one, or one for each component of the state
+    # those of each component; None for all, with a single basis
     coordinates: tuple[tuple[int, ...] | None, ...] = (None,)
 
     def __call__(self, count: int, rng: Any) -> Any:
@@ -573,18 +546,12 @@ class Near(Record):
 
     With three in ten of the states near two places, the variance of a polynomial fit halves there, and grows by less
     than a half elsewhere.
-
-    Attributes:
-        basis: its design gives the other states.
-        places: the given states ``[z, d]``.
-        widths: the largest distance from a place along each coordinate ``[d]``.
-        share: the share of states near a place.
     """
 
-    basis: Basis
-    places: Array
-    widths: Array
-    share: float
+    basis: Basis  # its design gives the other states
+    places: Array  # the given states ``[z, d]``
+    widths: Array  # the largest distance from a place along each coordinate ``[d]``
+    share: float  # the share of states near a place
 
     def __call__(self, count: int, rng: np.random.Generator) -> Array:
         """States ``[count, d]``."""

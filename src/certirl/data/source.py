@@ -213,15 +213,9 @@ class Simulated(_Described):
     def pools(
         self, share: float, basis: Basis, rng: Any, *, samples: int = 0, paired: bool | None = None, **settings: Any
     ) -> tuple[Pool, Pool]:
-        """Independent pools of draws for training and for a proof, in which there can be more.
+        """Independent pools of draws, this share for training and the rest for a proof, in which there can be more.
 
-        Args:
-            share: the part for training.
-            basis: its design or its weight gives the states.
-            rng: a seed or Generator.
-            samples: draws of every action in both pools together; none before the pools grow if left out.
-            paired: draw with the same random numbers for every action; by a trial if None.
-            **settings: as in `draw`.
+        They have ``samples`` of every action together, or none before they grow; settings are as in `draw`.
         """
         generator = as_generator(rng)
         pairs = can_pair(self.data, basis, generator, asked=paired)
@@ -384,9 +378,8 @@ class Pool(Stream):
 
     Args:
         parts: the transitions.
-        more: draws this many transitions of every action, ``more(n=…)``; None for a log, which does not grow.
-        expected: transitions of the action with fewest that training data let us expect, where rows depend on each
-            other and their number on where they lead.
+        more: draws this many of every action, ``more(n=…)``; None for a log, which does not grow.
+        expected: those of the action with fewest that training data let us expect, where rows depend on each other.
         single: makes those of the rows that are independent; all are if left out.
         single_share: of the rows, which these are by training data.
 

@@ -66,7 +66,6 @@ EPISODE = ("episode", "episode_id", "episode_index", "trajectory", "trajectory_i
 TERMINATED = ("terminated", "terminal")
 _AHEAD = 2  # rows after a batch: the state that its last step leads to, and whether the episode ended there
 _FEW_ACTIONS = 100  # up to which the largest action is the number of actions, whichever of them occur
-_HEAD = 64  # rows that are compared to recognise the same data in two formats
 
 
 def __dir__() -> list[str]:
@@ -205,25 +204,16 @@ def _incomplete(table: Table, names: Names, by_episode: bool, demonstrations: bo
 class Chunk(Record):
     """Rows of a table as a record that can be sent elsewhere and read there; small if they are in a file.
 
-    Attributes:
-        source: the file, or the data frame.
-        columns: what its columns mean.
-        conversion: how the rows become transitions.
-        rows: how many are in memory at a time, at most (all of an npz file).
-        section: which rows.
-        fingerprint: of the table.
-        folder: the folder that the name of the file is relative to.
-
     :meta private:
     """
 
-    source: Any
-    columns: Columns
-    conversion: Conversion
-    rows: int = ROWS
-    section: Section = WHOLE
-    fingerprint: str = ""
-    folder: str = field(default_factory=os.getcwd, repr=False)
+    source: Any  # the file, or the data frame
+    columns: Columns  # what its columns mean
+    conversion: Conversion  # how the rows become transitions
+    rows: int = ROWS  # how many are in memory at a time, at most (all of an npz file)
+    section: Section = WHOLE  # which rows
+    fingerprint: str = ""  # of the table
+    folder: str = field(default_factory=os.getcwd, repr=False)  # the folder that the name of the file is relative to
 
     @property
     def name(self) -> str:
@@ -284,7 +274,7 @@ class Chunk(Record):
         """
         columns, first, ended = self.columns, section[0], 0
         for cells in self._whole(table) if rows is None else table.batches(columns, rows, section):
-            self._check_present(cells, first, table if rows is None else None)
+            self._check_present(cells, first, table)
             ends = [_flags(cells[name], name, first) for name in columns.flags]
             actions = flat(cells[columns.action])
             episodes = None if columns.episode is None else cells[columns.episode]
@@ -318,16 +308,13 @@ class Chunk(Record):
         parts = list(watched(batches, table.count, lambda cells: len(cells[action]), None, unit="rows"))
         return [{name: np.concatenate([part[name] for part in parts]) for name in columns.names}] if parts else []
 
-    def _check_present(self, cells: Cells, first: int, table: Table | None) -> None:
-        """Refuse rows without a value: the first of them, or of a whole table all, and those outside the domain."""
+    def _check_present(self, cells: Cells, first: int, table: Table) -> None:
+        """Refuse rows without a value, and name those outside the domain beside them."""
         columns, conversion = self.columns, self.conversion
         needed = (*columns.required, *((columns.action,) if columns.next_states else ()))
         wrong = {f"{name} is missing or not finite": ~_is_there(cells[name]) for name in needed}
         if not any(rows.any() for rows in wrong.values()):
             return
-        if table is None:
-            what, rows = next((what, rows) for what, rows in wrong.items() if rows.any())
-            raise ValueError(f"{what} in row {first + int(rows.argmax())}")
         if columns.by_episode and not columns.next_states:
             acted = has_action(flat(cells[columns.action]), controls=conversion.controls is not None)
             wrong[f"{columns.action} is missing or not finite"] = ~acted & ~_is_last(cells, columns)
@@ -338,7 +325,9 @@ class Chunk(Record):
             beyond[:, list(conversion.periodic)] = False
             wrong["a state lies outside the domain"] = beyond.any(axis=1)
         told = [
-            _counted(what, np.flatnonzero(rows), table, columns.episode) for what, rows in wrong.items() if rows.any()
+            _counted(what, first + np.flatnonzero(rows), table, columns.episode)
+            for what, rows in wrong.items()
+            if rows.any()
         ]
         raise ValueError(f"{'; '.join(told)}: correct these rows or remove them")
 
@@ -560,9 +549,7 @@ def _is_last(cells: Cells, columns: Columns) -> NDArray[np.bool_]:
 def read_demonstrations(sources: Any, **settings: Any) -> tuple[tuple[Any, Any, Any], tuple[str, ...]]:
     """States ``[n, d]``, the expert's actions ``[n]``, and episodes ``[n]`` or None; and names of the actions, if any.
 
-    Args:
-        sources: tables with states and actions, as in `read`; rows without an action are left out.
-        **settings: which columns to read, as in `read`; and ``actions``, the names of actions 0, 1, ….
+    Sources and settings are as in `read`; rows without an action are left out.
     """
     names, conversion = _split(settings)
     parts, chunks = [], _opened(sources, names, conversion, demonstrations=True)
@@ -630,31 +617,7 @@ def _opened(
             raise ValueError(f"states have {number_of(dimension, 'coordinate')} in {chunks[0].name} {other}")
     if not allow_repeats:
         check_repeats(((chunk.name, chunk.fingerprint) for chunk in chunks), can_allow=allow_repeats is not None)
-        _check_formats(chunks)
     return _with_action_names(chunks)
-
-
-def _check_formats(chunks: Sequence[Chunk]) -> None:
-    """Refuse the same data in two formats."""
-    kinds = [chunk.table().kind for chunk in chunks]
-    heads: dict[Any, int] = {}
-    for index, chunk in enumerate(chunks if len(set(kinds)) > 1 else ()):
-        other = heads.setdefault(_head(chunk), index)
-        if kinds[other] != kinds[index]:
-            raise ValueError(
-                f"the same data would count twice: {chunks[other].name} and {chunk.name} begin with the same rows; "
-                "leave one out"
-            )
-
-
-def _head(chunk: Chunk) -> Any:
-    """States of the first rows to six digits; the name if they cannot be read."""
-    try:
-        cells = next(chunk.table().batches(chunk.columns._replace(action=chunk.columns.states[0]), _HEAD))
-        states = _side_by_side(cells, chunk.columns.states)[:_HEAD]
-        return tuple(f"{number:.6g}" for number in states.astype(np.float64).reshape(-1))
-    except (OSError, ValueError, TypeError, StopIteration):
-        return chunk.name  # reading it says what is wrong
 
 
 def _with_action_names(chunks: Sequence[Chunk]) -> list[Chunk]:

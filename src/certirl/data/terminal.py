@@ -32,19 +32,14 @@ RELIABLE = 0.05  # the largest share of terminal states outside the boxes, and o
 class TerminalBoxes(Record):
     """Boxes of terminal states: a function of states ``[n, d]`` to truth values ``[n]``.
 
-    Attributes:
-        boxes: low and high ends ``[b, 2, d]``, infinite where a coordinate does not matter.
-        missed: the share of held-out terminal states that lie in no box.
-        mistaken: the share of other held-out states that lie in one.
-        n: states that it was learned from.
-
     :meta private:
     """
 
+    # low and high ends ``[b, 2, d]``, infinite where a coordinate does not matter
     boxes: Annotated[Array, Shape("b 2 d", infinite=True)]
-    missed: float
-    mistaken: float
-    n: int
+    missed: float  # the share of held-out terminal states that lie in no box
+    mistaken: float  # the share of other held-out states that lie in one
+    n: int  # states that it was learned from
 
     def as_read(self, file: str) -> TerminalBoxes:
         """Check that the shares are shares and the count is one."""

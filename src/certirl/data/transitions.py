@@ -57,17 +57,12 @@ class Bias(str):
 class Piece(NamedTuple):
     """Transitions from some states, under one action or under several with common noise.
 
-    Attributes:
-        actions: which actions, m of them.
-        states: ``[n, d]``.
-        next_states: ``[m, n, d]``.
-
     :meta private:
     """
 
-    actions: tuple[int, ...]
-    states: Array
-    next_states: Array
+    actions: tuple[int, ...]  # which actions, m of them
+    states: Array  # ``[n, d]``
+    next_states: Array  # ``[m, n, d]``
 
     @property
     def size(self) -> int:
@@ -483,18 +478,13 @@ def counted(counts: Iterable[int]) -> str:
 class Rows(Record):
     """Rows of a log as a chunk, copied and sorted by action only when it is read or sent.
 
-    Attributes:
-        states: ``[n, d]``.
-        actions: ``[n]``.
-        next_states: ``[n, d]``.
-        pairs: the rows of each action in a paired log, which are the chunk ``[A, m]``; None for all rows, one by one.
-
     :meta private:
     """
 
-    states: Array
-    actions: NDArray[np.intp]
-    next_states: Array
+    states: Array  # ``[n, d]``
+    actions: NDArray[np.intp]  # ``[n]``
+    next_states: Array  # ``[n, d]``
+    # the rows of each action in a paired log, which are the chunk ``[A, m]``; None for all rows, one by one
     pairs: NDArray[np.intp] | None = None
 
     @property

@@ -239,22 +239,15 @@ class CartPole(Record):
 class Stepped(Record):
     """An environment asked row by row: its state is set, and its own ``step`` is taken.
 
-    Attributes:
-        env: without wrappers, so that no clock runs.
-        read, write: how its state is read and set.
-        rule: states ``[n, d]`` to which of them are terminal ``[n]``; None if no state is.
-        bounds: of its states.
-        periodic: periodic coordinates.
-
     :meta private:
     """
 
-    env: Any
-    read: Reader
+    env: Any  # without wrappers, so that no clock runs
+    read: Reader  # how its state is read and set
     write: Writer
-    rule: Callable[[Array], Any] | None
-    bounds: Bounds
-    periodic: tuple[int, ...] = ()
+    rule: Callable[[Array], Any] | None  # states ``[n, d]`` to which of them are terminal ``[n]``; None if no state is
+    bounds: Bounds  # of its states
+    periodic: tuple[int, ...] = ()  # periodic coordinates
     thread_safe: ClassVar[bool] = False
 
     def move(self, state: Array, control: Any) -> tuple[Array, float, bool]:
