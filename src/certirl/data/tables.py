@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -65,6 +66,7 @@ STATE, NEXT_STATE, ACTION = ("state", "states"), ("next_state", "next_states"), 
 EPISODE = ("episode", "episode_id", "episode_index", "trajectory", "trajectory_id", "episodes")
 TERMINATED = ("terminated", "terminal")
 _AHEAD = 2  # rows after a batch: the state that its last step leads to, and whether the episode ended there
+_HEAD = 64  # rows that are compared to recognise the same data in two formats
 _FEW_ACTIONS = 100  # up to which the largest action is the number of actions, whichever of them occur
 
 
@@ -617,7 +619,23 @@ def _opened(
             raise ValueError(f"states have {number_of(dimension, 'coordinate')} in {chunks[0].name} {other}")
     if not allow_repeats:
         check_repeats(((chunk.name, chunk.fingerprint) for chunk in chunks), can_allow=allow_repeats is not None)
+        _check_formats(chunks)
     return _with_action_names(chunks)
+
+
+def _check_formats(chunks: Sequence[Chunk]) -> None:
+    """Refuse the same data in two formats: tables whose first states agree to six digits."""
+    kinds, heads = [chunk.table().kind for chunk in chunks], dict[Any, int]()
+    for index, chunk in enumerate(chunks if len(set(kinds)) > 1 else ()):
+        head: Any = chunk.name  # if states cannot be read: reading all of it says what is wrong
+        with suppress(OSError, ValueError, TypeError, StopIteration):
+            cells = next(chunk.table().batches(chunk.columns._replace(action=chunk.columns.states[0]), _HEAD))
+            states = _side_by_side(cells, chunk.columns.states)[:_HEAD]
+            head = tuple(f"{number:.6g}" for number in states.astype(np.float64).reshape(-1))
+        other = heads.setdefault(head, index)
+        if kinds[other] != kinds[index]:
+            both = f"{chunks[other].name} and {chunk.name} begin with the same rows"
+            raise ValueError(f"the same data would count twice: {both}; leave one out")
 
 
 def _with_action_names(chunks: Sequence[Chunk]) -> list[Chunk]:
