@@ -92,13 +92,7 @@ class Ridges:
 
 @dataclass(frozen=True, eq=False)
 class Named:
-    """w f(s), or w f(s, a), with a Python function f, which no text can hold.
-
-    Attributes:
-        name: of the function.
-        weight: w.
-        acts: whether it depends on the action.
-    """
+    """w f(s), or w f(s, a), with a Python function f, which no text can hold."""
 
     name: str
     weight: float
@@ -113,13 +107,7 @@ Term = Expansion | Ridges | Named
 
 
 class Group(NamedTuple):
-    """The terms of a group of coordinates.
-
-    Attributes:
-        name: of the group.
-        coordinates: its columns of the states.
-        terms: whose sum is R_j.
-    """
+    """A name, the columns of some coordinates of the states, and the terms whose sum is R_j."""
 
     name: str
     coordinates: tuple[int, ...]

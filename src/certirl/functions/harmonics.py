@@ -15,13 +15,7 @@ from certirl.ground.domain import Array
 
 
 def harmonic_table(t: Array, count: int, periodic: bool) -> Array:
-    """The first harmonics at t ∈ [-1, 1] ``[n]``: ``[count, n]``; an odd number if periodic.
-
-    Args:
-        t: the points.
-        count: the number of harmonics.
-        periodic: sines and cosines of πt; otherwise cosines of arccos t.
-    """
+    """The first harmonics at t ∈ [-1, 1] ``[n]``: ``[count, n]``; an odd number if periodic."""
     rows = np.empty((count, t.size))
     rows[0] = 1.0
     if count > 1:

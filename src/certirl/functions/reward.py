@@ -679,12 +679,7 @@ def as_range(declared: Any) -> tuple[float, float]:
 
 
 def unit_of(span: float, largest: float) -> float:
-    """The largest power of two up to the range of a reward; 1 for a constant one.
-
-    Args:
-        span: the highest value of the reward less its lowest, roughly.
-        largest: its largest absolute value.
-    """
+    """The largest power of two up to the range of a reward; 1 for a constant one."""
     if span == 0:
         return 1.0
     if not _SMALLEST <= span <= _LARGEST or not largest <= _LARGEST:

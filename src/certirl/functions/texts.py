@@ -41,15 +41,7 @@ def latex(
     names: Sequence[str] | None = None,
     symbol: str = "R",
 ) -> str:
-    """A formula for LaTeX's mathematics mode; several lines are aligned.
-
-    Args:
-        formula: of the reward.
-        digits: of the coefficients.
-        terms: the most to write of an expansion, the largest ones; all if None.
-        names: of the coordinates; s, or s_0, s_1, … if omitted.
-        symbol: of the function.
-    """
+    """A formula for LaTeX's mathematics mode; several lines are aligned."""
     digits, symbol = as_count(digits, "digits", most=17), as_text(symbol, "symbol")
     most = None if terms is None else as_count(terms, "terms")
     writer = _Latex(_coordinates(names, len(formula.domain)), digits, most)

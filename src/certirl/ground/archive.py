@@ -23,10 +23,8 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import hashlib
 import json
 import os
-import platform
 import secrets
 import stat
 import tempfile
@@ -136,10 +134,7 @@ def as_path(path: Any) -> Path:
 def target_of(path: Any, suffixes: Sequence[str] = (".npz",)) -> Path:
     """The file that will be written, refused with a sentence if that is known to fail.
 
-    Args:
-        path: its name.
-        suffixes: of such files; the first one is added to a name that has none of them. Where there are several, a
-            name with another one is refused.
+    The first suffix is added to a name that has none of them; where there are several, a name with another is refused.
     """
     named = as_path(path)
     if os.fspath(path) == "-":
@@ -181,17 +176,14 @@ def replacing(target: Path) -> Iterator[Path]:
     """A file to write to that takes the place of another when it is complete; if anything fails, nothing is left of it.
 
     The new file has the permissions of the old one, or those that the umask gives. It is on the disk before it takes
-    the place, and what killed writers left in the folder is removed.
-
-    Args:
-        target: the file to write or replace; where it is a link, what it leads to.
+    the place; of a link it is what the link leads to. What killed writers left in the folder a day ago is removed.
     """
     temporary = None
     try:
         final = _followed(target)
         _remove_stale(final.parent)
         old = final.stat() if final.exists() else None
-        name = final.with_name(f"{_MARK}{_here()}-{os.getpid()}-{secrets.token_hex(8)}{target.suffix}")
+        name = final.with_name(f"{_MARK}{secrets.token_hex(8)}{target.suffix}")
         os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if old is None else 0o600))
         temporary = name
         yield temporary
@@ -226,38 +218,13 @@ def _flush(path: Path, access: int) -> None:
 _MARK = ".certirl-"  # at the beginning of the names of temporary files
 
 
-@cache
-def _here() -> str:
-    """The machine, and on Linux the container, in which numbers of processes mean something."""
-    try:
-        space = os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
-        space = 0
-    return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]
-
-
 def _remove_stale(folder: Path) -> None:
-    """Remove temporary files whose writer is no more: its process has ended, or nothing was written for a day."""
+    """Remove temporary files to which nothing was written for a day: their writers were killed."""
     for path in folder.glob(f"{_MARK}*"):
         with suppress(OSError):  # another writer may have been faster
             found = path.lstat()
-            if stat.S_ISREG(found.st_mode) and (_has_ended(path.name) or time.time() - found.st_mtime > _DAY):
+            if stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > _DAY:
                 path.unlink()
-
-
-def _has_ended(name: str) -> bool:
-    """Whether the process that made a temporary file ran here and has ended."""
-    where, _, rest = name.removeprefix(_MARK).partition("-")
-    process = rest.partition("-")[0]
-    if os.name != "posix" or where != _here() or not process.isdecimal():
-        return False
-    try:
-        os.kill(int(process), 0)  # sends nothing
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _followed(target: Path) -> Path:
@@ -562,21 +529,25 @@ def _allows(option: Any, cls: type) -> bool:
     return isinstance(option, type) and issubclass(cls, option)
 
 
+# What annotations allow: values of a type, of a generic type, arrays of a kind.
+_WORDS = {
+    type(None): "nothing", str: "text", float: "a number", int: "a whole number", bool: "true or false", Box: "a list",
+    tuple: "a list", dict: "values by name",
+    "b": "an array of truth values", "iu": "an array of whole numbers", "f": "an array of numbers",
+    "fiu": "an array of numbers",
+}  # fmt: skip
+
+
 def _wanted(options: Sequence[Any]) -> str:
     """What an annotation allows, for a sentence."""
-    names = {type(None): "nothing", str: "text", float: "a number", int: "a whole number", bool: "true or false"}
-    words = []
+    words = list[str]()
     for option in options:
-        origin = typing.get_origin(option)
-        if _dtypes(option) and option is not Any:
-            kinds = {"b": "an array of truth values", "iu": "an array of whole numbers"}
-            words.append(kinds.get(_dtypes(option), "an array of numbers"))
-        elif origin is typing.Literal:
+        origin, dtypes = typing.get_origin(option), _dtypes(option)
+        if origin is typing.Literal:
             words += map(repr, typing.get_args(option))
-        elif origin in (tuple, dict) or option is Box:
-            words.append("values by name" if origin is dict else "a list")
         else:
-            words.append(str(names.get(option) or getattr(option, "__name__", "a record")))
+            known = _WORDS.get(option) or _WORDS.get(origin) or (_WORDS.get(dtypes) if option is not Any else None)
+            words.append(str(known or getattr(option, "__name__", "a record")))
     return " or ".join(dict.fromkeys(words))
 
 

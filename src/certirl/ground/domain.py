@@ -178,14 +178,7 @@ def as_rows(states: ArrayLike, dimension: int, *, name: str = "states") -> Array
 
 
 def as_states(states: ArrayLike, domain: Box, *, name: str = "states", instead: str = "pass states inside it") -> Array:
-    """States ``[n, d]`` that lie in the box; those outside by rounding alone are clipped.
-
-    Args:
-        states: the argument.
-        domain: the box.
-        name: of the argument, as the user wrote it.
-        instead: what to do about states outside, for errors.
-    """
+    """States ``[n, d]`` that lie in the box; those outside by rounding alone are clipped."""
     rows = as_rows(states, len(domain), name=name)
     low, high = domain.ends
     slack = _ROUNDING * (high - low)

@@ -89,16 +89,7 @@ def as_number(
     strict: bool = False,
     meaning: str = "",
 ) -> float:
-    """A finite real number between ``least`` and ``most`` as a float.
-
-    Args:
-        value: the argument; strings, booleans, complex numbers and arrays are refused.
-        name: of the argument, as the user wrote it.
-        least: the lower end of the range.
-        most: its upper end.
-        strict: whether the ends of the range are refused too.
-        meaning: of the number, for the error, for example "a half-width".
-    """
+    """A finite real number between ``least`` and ``most`` as a float; no text, truth value or array."""
     number = real(value)
     inside = number is not None and (least < number < most if strict else least <= number <= most)
     if number is None or not inside or not np.isfinite(number):
@@ -179,11 +170,6 @@ def as_text(value: Any, name: str, *, most: int = 100) -> str:
 
     Characters that move the cursor, erase, break the line or turn the direction of writing are refused: printed, they
     could hide or forge a result.
-
-    Args:
-        value: the argument.
-        name: of the argument, as the user wrote it.
-        most: characters.
     """
     text = value.strip() if isinstance(value, str) else ""
     if not text or not text.isprintable() or len(text) > most:
@@ -263,11 +249,6 @@ class users:
 
     ``SystemExit`` is one of them, or a file that ends in ``sys.exit()`` would end a command as if all was well. An
     error that the library raised in a function of its own stays as it is.
-
-    Args:
-        what: the code is, for errors, for example "the expert".
-        function: that is called, if it is one.
-        arguments: it is called with.
     """
 
     def __init__(self, what: str, function: Any = None, arguments: tuple[Any, ...] = ()) -> None:
@@ -403,18 +384,20 @@ def typed(function: _Function) -> _Function:
     return cast(_Function, checked)
 
 
+_SCALARS: dict[str, Callable[[Any, str], Any]] = {
+    "int": partial(as_count, least=0),
+    "float": as_number,
+    "bool": as_flag,
+    "str": as_text,
+}
+
+
 def _check_declared(value: Any, name: str, kinds: list[str], known: Mapping[str, Any]) -> None:
     if value is None and "None" in kinds:
         return
     first = kinds[0]
-    if first == "int":
-        as_count(value, name, least=0)
-    elif first == "float":
-        as_number(value, name)
-    elif first == "bool":
-        as_flag(value, name)
-    elif first == "str":
-        as_text(value, name)
+    if first in _SCALARS:
+        _SCALARS[first](value, name)
     elif first == "np.random.Generator":
         if not callable(getattr(value, "random", None)):
             raise TypeError(f"{setting(name)} must be a Generator, np.random.default_rng(0), got {shown(value)}")

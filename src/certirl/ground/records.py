@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from math import isfinite, isnan
 from typing import Any, ClassVar
@@ -19,12 +19,7 @@ _CALL = 120  # characters up to which a record is shown as the call that makes i
 
 
 def freeze(record: Any, **values: Any) -> None:
-    """Make the arrays of a frozen dataclass read-only, also those in tuples, without changing the caller's array.
-
-    Args:
-        record: the dataclass.
-        **values: what to store in its fields before.
-    """
+    """Make the arrays of a frozen dataclass read-only, also those in tuples, without changing the caller's array."""
     for name, value in values.items():
         object.__setattr__(record, name, value)
     for field in dataclasses.fields(record):
@@ -88,13 +83,12 @@ class Record:
         return " ".join(str(self).partition("\n")[0].split())
 
     def __repr__(self) -> str:
-        names = _differing(self)
-        if not any(_is_long(value) for value in names.values()):
-            call = _call(self, names)
-            if len(call) <= _CALL:
-                return call
-        printed = type(self).__str__ is not object.__str__
-        return _cut(f"<{type(self).__name__}: {self._headline()}>" if printed else _call(self, names))
+        parts = {name: _brief(value) for name, value in _differing(self).items()}
+        call = f"{type(self).__name__}({', '.join(f'{name}={text}' for name, (text, _) in parts.items())})"
+        is_all = len(call) <= _CALL and all(whole for _, whole in parts.values())
+        printed = type(self).__str__ is not object.__str__ and not is_all
+        text = f"<{type(self).__name__}: {self._headline()}>" if printed else call
+        return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}…{text[-1]}"
 
 
 def _names(value: Any) -> Iterator[str]:
@@ -159,36 +153,25 @@ def _same(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, str | int | float | tuple) and value == default)
 
 
-def _is_long(value: Any) -> bool:
-    """Whether a value has no short form that says all of it."""
-    if isinstance(value, tuple | list | Mapping):
-        return any(map(_is_long, value.values() if isinstance(value, Mapping) else value))
-    if isinstance(value, Record):
-        return repr(value).startswith("<") or "…" in repr(value)
-    return not (value is None or isinstance(value, str | bool | int | float | np.generic | Enum))
-
-
-def _call(record: Any, values: dict[str, Any]) -> str:
-    return f"{type(record).__name__}({', '.join(f'{name}={_brief(value)}' for name, value in values.items())})"
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, np.generic):
-        return repr(value.item())
+def _brief(value: Any) -> tuple[str, bool]:
+    """A value in short, and whether that says all of it."""
+    if isinstance(value, np.generic | Enum) or value is None or isinstance(value, str | bool | int | float):
+        return repr(value.item() if isinstance(value, np.generic) else value), True
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return f"{value.dtype}{list(value.shape)}"
-    if isinstance(value, tuple | list | Mapping):
-        pairs = value.items() if isinstance(value, Mapping) else ((None, item) for item in value)
-        inside = ", ".join(_brief(item) if name is None else f"{name!r}: {_brief(item)}" for name, item in pairs)
-        return f"{{{inside}}}" if isinstance(value, Mapping) else f"({inside}{',' * (len(value) == 1)})"
-    if isinstance(value, Record) and _is_long(value):
-        return f"{type(value).__name__}(…)"
-    if hasattr(value, "__qualname__"):
-        return str(value.__qualname__)
-    return repr(value) if isinstance(value, Record) or not _is_long(value) else type(value).__qualname__
+        return f"{value.dtype}{list(value.shape)}", False
+    if isinstance(value, tuple | list):
+        texts, whole = _all_brief(value)
+        return f"({', '.join(texts)}{',' * (len(value) == 1)})", whole
+    if isinstance(value, Mapping):
+        texts, whole = _all_brief(value.values())
+        return f"{{{', '.join(f'{name!r}: {text}' for name, text in zip(value, texts, strict=True))}}}", whole
+    if isinstance(value, Record):
+        text = repr(value)
+        is_long = text.startswith("<") or "…" in text
+        return (f"{type(value).__name__}(…)", False) if is_long else (text, True)
+    return str(getattr(value, "__qualname__", type(value).__qualname__)), False
 
 
-def _cut(text: str) -> str:
-    """A text of at most `LONGEST` characters, with an ellipsis where something is left out."""
-    closing = text[-1]
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}…{closing}"
+def _all_brief(values: Iterable[Any]) -> tuple[list[str], bool]:
+    pairs = [_brief(value) for value in values]
+    return [text for text, _ in pairs], all(whole for _, whole in pairs)

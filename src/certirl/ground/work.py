@@ -65,11 +65,7 @@ def check_workers(workers: Any) -> int:
 
 @contextmanager
 def on(place: Any) -> Iterator[None]:
-    """Choose where `fold` works within the ``with`` block; None changes nothing.
-
-    Args:
-        place: a number of threads, or anything with ``submit``: a Dask client, an executor.
-    """
+    """Choose where `fold` works within the ``with`` block; None changes nothing."""
     if place is not None and not hasattr(place, "submit"):
         try:
             check_workers(place)
@@ -85,12 +81,7 @@ def on(place: Any) -> Iterator[None]:
 
 @contextmanager
 def place(workers: int | None, scheduler: str | None) -> Iterator[Any]:
-    """The place that ``--workers`` and ``--scheduler`` name, closed at the end in every case.
-
-    Args:
-        workers: threads, or processes of a local cluster; None for all cores.
-        scheduler: the address of a Dask scheduler; "local" for a cluster on this machine; None for threads.
-    """
+    """The place that ``--workers`` and ``--scheduler`` name, closed at the end in every case."""
     count = check_workers(workers)
     if scheduler is None:
         yield workers

@@ -225,12 +225,7 @@ def error(count: int) -> float:
 
 
 class Axis:
-    """The nodes of one variable: on a circle, or on its upper half, since cosines are even.
-
-    Args:
-        count: the number of harmonics.
-        periodic: sines and cosines of πt, or cosines of arccos t.
-    """
+    """The nodes of one variable: on a circle, or on its upper half, since cosines are even."""
 
     def __init__(self, count: int, periodic: bool) -> None:
         self.count, self.periodic = count, periodic
@@ -268,12 +263,7 @@ class Axis:
 
 
 class Sums:
-    """Σ h(y) h(x)ᵀ for two sets of harmonics, or Σ h(x) for one, within ERROR per row.
-
-    Args:
-        counts: the number of harmonics of each variable, odd if periodic.
-        periodic: sines and cosines of πt, or cosines of arccos t.
-    """
+    """Σ h(y) h(x)ᵀ for two sets of harmonics, or Σ h(x) for one, within ERROR per row."""
 
     def __init__(self, counts: tuple[int, ...], periodic: tuple[bool, ...]) -> None:
         self._axes = [Axis(*axis) for axis in zip(counts, periodic, strict=True)]

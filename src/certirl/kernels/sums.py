@@ -69,13 +69,7 @@ class ProductSums:
 
 
 class JointSums:
-    """Σ φ_i(s_i) φ_j(s_j)ᵀ for every pair of several variables, by compiled kernels.
-
-    Attributes:
-        bases: the family of each variable.
-        kernels: the kernels in use.
-        n: the number of rows.
-    """
+    """Σ φ_i(s_i) φ_j(s_j)ᵀ for every pair of several variables, by compiled kernels."""
 
     def __init__(self, bases: Sequence[Family], kernel: str | None = None) -> None:
         self.bases, self.n = tuple(bases), 0
@@ -97,13 +91,7 @@ class JointSums:
 
 
 class StackedSums:
-    """The sums of `JointSums` with NumPy alone, as one large matrix product.
-
-    Attributes:
-        bases: the functions of each variable, anything with ``size`` and ``values(states)``.
-        kernels: {"numpy"}.
-        n: the number of rows.
-    """
+    """The sums of `JointSums` with NumPy alone, as one large matrix product."""
 
     kernels: ClassVar[set[str]] = {"numpy"}
 
@@ -130,13 +118,7 @@ class StackedSums:
 
 
 def joint_sums(bases: Sequence[Any], *, kernel: str | None = None) -> JointSums | StackedSums:
-    """An empty sum Σ φ_i(s_i) φ_j(s_j)ᵀ for every pair of several variables.
-
-    Args:
-        bases: the functions of each variable, anything with ``size`` and ``values(states)``; compiled kernels take
-            families of one coordinate.
-        kernel: "numpy", "fused" or "gridding"; if omitted, the fastest that is installed.
-    """
+    """An empty sum Σ φ_i(s_i) φ_j(s_j)ᵀ for every pair of several variables."""
     if kernel is not None and kernel not in KERNELS:
         raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")
     if kernel == "numpy" or not all(isinstance(basis, Family) for basis in bases):

@@ -7,6 +7,7 @@ up in double precision. `TensorSums.error` bounds the rounding. The same code ru
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import combinations, combinations_with_replacement, pairwise
 from typing import Any
@@ -181,7 +182,7 @@ def _products(stack: Any) -> Any:
     library, (size, n) = torch(), stack.shape
     whole = n // BLOCK * BLOCK
     total = stack.new_zeros((size, size), dtype=library.float64)
-    with _ExactProducts(library):
+    with _exact_products(library.backends.cuda.matmul):
         if whole:
             blocks = stack[:, :whole].unflatten(1, (-1, BLOCK)).transpose(0, 1)
             total += library.bmm(blocks, blocks.transpose(1, 2)).sum(dim=0, dtype=library.float64)
@@ -191,15 +192,11 @@ def _products(stack: Any) -> Any:
     return total
 
 
-class _ExactProducts:
+@contextmanager
+def _exact_products(settings: Any) -> Iterator[None]:
     """Matrix products without TF32: tensor cores would round factors to ten bits."""
-
-    def __init__(self, library: Any) -> None:
-        self._settings = library.backends.cuda.matmul
-
-    def __enter__(self) -> None:
-        self._before = self._settings.allow_tf32
-        self._settings.allow_tf32 = False
-
-    def __exit__(self, *_: object) -> None:
-        self._settings.allow_tf32 = self._before
+    before, settings.allow_tf32 = settings.allow_tf32, False
+    try:
+        yield
+    finally:
+        settings.allow_tf32 = before
