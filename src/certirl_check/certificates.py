@@ -15,7 +15,7 @@ from certirl_check.bands import Band, Derivation
 from certirl_check.claims import DRAWS, FIXED_BEFORE, IN_ORDER, at_least, failed, short
 from certirl_check.enclosures import Enclosure, Floats, enclosed, smaller
 from certirl_check.grounds import SHARES, Ground, SumsClaim
-from certirl_check.harmonics import Cells, Functions
+from certirl_check.harmonics import Cells, Functions, contracted
 from certirl_check.reading import Expert, Pair, Reading, compare_tube
 from certirl_check.records import ALIKE, RELATIVE, TIGHT, DamagedError, Record, Reward, TooLittleError, components_of
 
@@ -23,12 +23,7 @@ Bound = tuple[float, float, float]  # a lower bound, the estimate that it is bel
 
 
 class Side:
-    """One side of a band: D_ba from below, or D_ab.
-
-    Attributes:
-        pair: (b, a), b the better one.
-        curve: D_ba as estimated, in the harmonics.
-    """
+    """One side of a band: D_ba from below, or D_ab; b is the better action of its pair."""
 
     def __init__(self, band: Band, side: int, columns: Functions) -> None:
         self.band, self.side, self.columns = band, side, columns
@@ -53,8 +48,9 @@ class Side:
         """Lower bounds within cells, and the estimates at their middles ``[n_1, …, n_d]``."""
         axes = self.columns.places(cells)
         here, there = self.total[self.side], self.total[1 - self.side]
-        numbers = [np.ones_like(here), here, here + there, here - there]
-        (weight, _), (own, _), (both, _), (_, apart) = self.columns.blended(numbers, axes)
+        weights = self.columns.weights(here.shape, axes)
+        sizes, apart = [table.absolute() for table in weights], contracted(Enclosure(here - there), weights)
+        weight, own, both = (contracted(Enclosure(x), sizes) for x in (np.ones_like(here), here, here + there))
         slack = 4e-16 * float((here + there).max()) * float(weight.above.max())  # of the sum and the difference above
         radius = smaller((both + apart) * 0.5 + slack, Enclosure(np.full(weight.shape, self.most)))
         radius = radius + enclosed(self.columns.drift(cells)) * self.swing
@@ -65,16 +61,10 @@ class Side:
 
 
 class BandReading(Reading):
-    """What the bands of one component say of all actions b that the expert takes.
-
-    Attributes:
-        sides: of the bands, by pair (b, a).
-        cells: those of the expert's grid, cut into smaller ones.
-        bounds: within the smaller cells, and estimates there, by pair.
-        everywhere: bounds at all states at once, by pair; of a grid with one cell.
-    """
+    """What the bands of one component say of all actions b that the expert takes."""
 
     def __init__(self, work: Derivation, expert: Expert) -> None:
+        # The cells of the expert's grid are cut into smaller ones, for which there are bounds and estimates by pair.
         self.g, self.cells, self.edges = work.g, work.columns.cells(expert.edges), expert.edges
         used = np.asarray(expert.taken.reshape(-1, expert.taken.shape[-1]).any(axis=0))
         pairs = [(band, side) for band in work.bands() for side in (0, 1) if used[band.pair[side]]]
@@ -121,21 +111,14 @@ class BandReading(Reading):
 
 
 class Certificate(SumsClaim):
-    """A certificate as a file holds it, alone or within a solution.
-
-    Attributes:
-        grounds: of its components.
-        tube: what is claimed of a tube; None for an expert of one action.
-        expert: of the tube, on its grid.
-        holds: whether a margin is claimed: above zero, of something, under a tail that was declared.
-    """
+    """A certificate as a file holds it, alone or within a solution."""
 
     def __init__(self, record: Record, solution: Record | None) -> None:
         self.grounds = [Ground(ground) for ground in record.records("grounds")]
         super().__init__(record, solution, self.grounds)
         self.first, self.tail, self.expert = self.grounds[0], record.tail(), None
-        self.holds = 0 < self.margin < math.inf and self.tail is not None
-        self.tube = record.optional("tube", "Tube")
+        self.holds = 0 < self.margin < math.inf and self.tail is not None  # a margin is claimed
+        self.tube = record.optional("tube", "Tube")  # of an expert of several actions
         if self.tube is not None:
             grid = self.tube.record("grid", "ExpertGrid")
             shape = (*[None] * self.first.columns.dimension, self.first.actions)
@@ -273,11 +256,9 @@ class Certificate(SumsClaim):
     def conclude(self) -> list[str]:
         """Derive the margin, minima over components added up pair by pair, and say what of the file does not follow."""
         allowed = 0.0 if self.tube is None else self.tube.number("allowed")
-        if self.expert is not None:
-            width = min(high - low for low, high in self.expert.box)
-            if not self.expert.reach * (1 - TIGHT) <= allowed < width * (1 + TIGHT):
-                none = f"is none between a cell and the domain {self.domain}"
-                return [f"a tube of half-width {short(allowed)} {none}"]
+        own = self.expert
+        if own is not None and not own.reach * (1 - TIGHT) <= allowed < own.width * (1 + TIGHT):
+            return [f"a tube of half-width {short(allowed)} is none between a cell and the domain {self.domain}"]
         work = [Derivation(ground) for ground in self.grounds]
         readings = [BandReading(own, self.expert or own.g.expert) for own in work]
         each = [reading.margins(allowed) for reading in readings]

@@ -46,19 +46,13 @@ def failed(*conditions: tuple[Any, str]) -> list[str]:
 
 
 class Claim:
-    """What a record claims, and what follows from it.
-
-    Attributes:
-        record: as the file holds it.
-        solution: that it belongs to; None if it is alone in its file.
-        derived: the margin that follows; −∞ if none does.
-        statement: what is confirmed, spelled out.
-        account: how the margin was derived, in lines by name.
-    """
+    """What a record claims, and what follows from it."""
 
     def __init__(self, record: Record, solution: Record | None) -> None:
-        self.record, self.solution = record, solution
-        self.derived, self.statement, self.account = -math.inf, "", list[tuple[str, str]]()
+        self.record, self.solution = record, solution  # as the file holds it; None if the claim is alone in its file
+        self.derived = -math.inf  # the margin that follows
+        self.statement = ""  # what is confirmed, spelled out
+        self.account = list[tuple[str, str]]()  # how the margin was derived, in lines by name
 
     @staticmethod
     def claimed(record: Record) -> tuple[float, str]:
@@ -105,12 +99,7 @@ class Claim:
 
 
 class LikelyClaim(Claim):
-    """A claim that holds with a probability.
-
-    Attributes:
-        margin: the bound.
-        delta, spending: the probability of a false statement, and its parts by name.
-    """
+    """A claim that holds with probability 1 − δ; names as in a file."""
 
     def __init__(self, record: Record, solution: Record | None) -> None:
         super().__init__(record, solution)

@@ -26,18 +26,7 @@ _STRETCH, _BLOCK = 8192, 512  # no sum over data had more additions within a blo
 
 
 class Sums:
-    """Sums over fresh transitions for one component of the state.
-
-    Attributes:
-        name: of the component.
-        coordinates: of the state that it consists of; None if it is the only one.
-        columns: the functions of the state.
-        tail: τ; None if none was declared.
-        counts: transitions of each action ``[A]``.
-        gram: Σ χ(s) of each action ``[A, *wide]``.
-        paired: whether every state was tried with every action.
-        ordered: whether rows may depend on earlier ones.
-    """
+    """Sums over fresh transitions for one component of the state; names as in a file."""
 
     ordered = False
 
@@ -49,12 +38,8 @@ class Sums:
         self.counts = sums.array("counts", (None,), "iu").astype(float)
         if len(self.counts) < 2:
             raise DamagedError(f"counts should be of two actions or more, got {len(self.counts)}")
-        self.gram, self.paired = sums.array("gram", (self.actions, *self.columns.wide)), sums.flag("paired")
-
-    @property
-    def actions(self) -> int:
-        """How many, A."""
-        return len(self.counts)
+        self.actions, self.paired = len(self.counts), sums.flag("paired")
+        self.gram = sums.array("gram", (self.actions, *self.columns.wide))
 
     @cached_property
     def grams(self) -> Enclosure:
@@ -111,11 +96,7 @@ class Sums:
 
 
 class SumsClaim(LikelyClaim):
-    """A claim that rests on the sums of its components.
-
-    Attributes:
-        parts: the sums of the components.
-    """
+    """A claim that rests on the sums of its components, its parts."""
 
     def __init__(self, record: Record, solution: Record | None, parts: Sequence[Sums]) -> None:
         super().__init__(record, solution)
@@ -179,6 +160,11 @@ class Ground(Sums):
         self.marks = s.array("marks", (None,) * (d if w else 1), finite=False)
         self.places, self.drop, self.dropped = s.array("places", (2, d)), s.array("drop", (m,)), s.number("dropped")
         self.powers, self.ordered = s.flag("powers"), s.entry("design") is not None
+        self.constant = len(self.used) == 1  # the expert takes one action everywhere
+        self.expert = Expert.of_action(self.columns.box, self.used[0], A)  # who takes the first of the used actions
+        self.pointwise = self.noise.shape[1] == 1  # the error of V̂ is bounded at points, without moments of the f_i
+        self.compared = [(b, a) for b, a in self.pairs(True) if b != a]  # of which the expert uses one
+        self.tau = self.tail or 0.0
         if self.noise.shape[1] not in (1, 2) or (self.pointwise and (r or self.ordered)):
             raise DamagedError(f"noise should be of V, and of {m} functions where rows depend on each other")
         self.design = s.array("design", (A, *wide)) if self.ordered else self.gram
@@ -217,26 +203,6 @@ class Ground(Sums):
         """How many transitions of each action were expected ``[A]``: the sum of the constant harmonic."""
         return np.asarray(self.design.reshape(self.actions, -1)[:, 0]) if self.ordered else self.counts
 
-    @property
-    def constant(self) -> bool:
-        """Whether the expert takes one action everywhere."""
-        return len(self.used) == 1
-
-    @property
-    def expert(self) -> Expert:
-        """The expert who takes the first of the used actions everywhere."""
-        return Expert.of_action(self.columns.box, self.used[0], self.actions)
-
-    @property
-    def pointwise(self) -> bool:
-        """Whether the error of V̂ is bounded at points, without second moments of the f_i."""
-        return self.noise.shape[1] == 1
-
-    @property
-    def tau(self) -> float:
-        """τ, 0 if none was declared."""
-        return self.tail or 0.0
-
     def _tuples(self) -> list[tuple[int, ...]]:
         """Threes, then fours, of actions whose residuals are multiplied: of one, or of used ones and one other."""
         every = [t for n in (3, 4) for t in combinations_with_replacement(range(self.actions), n)]
@@ -246,11 +212,6 @@ class Ground(Sums):
         """c ≤ d whose residuals are multiplied."""
         every = [(c, d) for c in range(self.actions) for d in range(c, self.actions)]
         return [(c, d) for c, d in every if c == d or (paired and (c in self.used or d in self.used))]
-
-    @property
-    def compared(self) -> list[tuple[int, int]]:
-        """b < a of which the expert uses one."""
-        return [(b, a) for b, a in self.pairs(True) if b != a]
 
     def part(self, name: str) -> float:
         """A part of δ, rounded down."""

@@ -26,7 +26,7 @@ _TOLERANCE = {1: 1e-9, 2: 1e-7}  # of the range of values: how far below the lea
 _WIDER = 1 + 1e-12  # covers the rounding of the few operations that it multiplies
 
 
-@dataclass(frozen=True)
+@dataclass
 class Grid:
     """The functions that are multilinear in equal cells of a box, by their values at the corners."""
 
@@ -34,43 +34,16 @@ class Grid:
     periodic: tuple[bool, ...]  # whether each coordinate is
     box: tuple[tuple[float, float], ...]  # (low, high) for each coordinate
 
-    @property
-    def size(self) -> int:
-        """How many points."""
-        return math.prod(self.counts)
-
-    @property
-    def dimension(self) -> int:
-        """The number of coordinates, d."""
-        return len(self.counts)
+    def __post_init__(self) -> None:
+        self.size, self.dimension, self.domain = math.prod(self.counts), len(self.counts), in_words(self.box)
+        self.shape = tuple(n - (not wraps) for n, wraps in zip(self.counts, self.periodic, strict=True))  # cells
+        ends = np.array(self.box)
+        self.low, self.sides = ends[:, 0], np.ptp(ends, axis=1) / self.shape  # the first corner; of a cell
+        # N: the largest coordinate of a state in sides of cells, plus the most cells along a coordinate.
+        self.reach = float((np.abs(ends).max(axis=1) / self.sides).max()) + max(self.shape)
 
     def __str__(self) -> str:
         return f"{'×'.join(map(str, self.counts))} points, piecewise linear"
-
-    @property
-    def domain(self) -> str:
-        """The box in words."""
-        return in_words(self.box)
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        """Cells along each coordinate."""
-        return tuple(n - (not wraps) for n, wraps in zip(self.counts, self.periodic, strict=True))
-
-    @cached_property
-    def low(self) -> Floats:
-        """The first corner ``[d]``."""
-        return np.array(self.box)[:, 0]
-
-    @cached_property
-    def sides(self) -> Floats:
-        """Of a cell ``[d]``."""
-        return np.asarray(np.ptp(np.array(self.box), axis=1) / np.array(self.shape))
-
-    @cached_property
-    def reach(self) -> float:
-        """N: the largest coordinate of a state in sides of cells, plus the most cells along a coordinate."""
-        return float((np.abs(self.box).max(axis=1) / self.sides).max()) + max(self.shape)
 
     def closed(self, values: Floats) -> Floats:
         """Values at the points, the first ones repeated at the end of periodic coordinates ``[n_1 + 1, …]``."""
@@ -296,7 +269,7 @@ class Axis:
         return (waves.T * Enclosure(shares, shares * 2.0**-50)) @ points / float(count)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Functions:
     """The first functions of a family, or products of one for each coordinate; their harmonics h, and bounds."""
 
@@ -305,15 +278,15 @@ class Functions:
     box: tuple[tuple[float, float], ...]  # (low, high) for each coordinate
     order: tuple[Any, ...] = ()  # what decides the order of the products
 
-    @property
-    def size(self) -> int:
-        """How many, k."""
-        return len(self.indices)
-
-    @property
-    def dimension(self) -> int:
-        """The number of coordinates, d."""
-        return len(self.families)
+    def __post_init__(self) -> None:
+        self.size, self.dimension, self.domain = len(self.indices), len(self.families), in_words(self.box)  # k, d
+        self.columns = np.array(self.indices, dtype=int).T  # the harmonic of each coordinate [d, k]
+        sides = list(zip(self.columns, self.families, self.box, strict=True))
+        degrees = [frequency(column, family == "Fourier") for column, family, _ in sides]
+        self.degrees = np.stack(degrees, axis=1)  # frequencies on a circle [k, d]
+        self.axes = [Axis(family, int(k.max()), *ends) for (_, family, ends), k in zip(sides, degrees, strict=True)]
+        # How many harmonics of each coordinate the functions need, and products of two and four of them.
+        self.narrow, self.wide, self.wider = (tuple(axis.harmonics(n) for axis in self.axes) for n in (1, 2, 4))
 
     def __str__(self) -> str:
         if self.dimension == 1:
@@ -326,28 +299,6 @@ class Functions:
         """Whether one of the two holds the first functions of the other."""
         same = (self.families, self.box, self.order) == (other.families, other.box, other.order)
         return same and all(a == b for a, b in zip(self.indices, other.indices, strict=False))
-
-    @property
-    def domain(self) -> str:
-        """The box in words."""
-        return in_words(self.box)
-
-    @cached_property
-    def columns(self) -> NDArray[np.intp]:
-        """The harmonic of each coordinate ``[d, k]``."""
-        return np.array(self.indices, dtype=int).T
-
-    @cached_property
-    def degrees(self) -> NDArray[np.intp]:
-        """Their degrees, frequencies on a circle ``[k, d]``."""
-        sides = zip(self.columns, self.families, strict=True)
-        return np.stack([frequency(column, family == "Fourier") for column, family in sides], axis=1)
-
-    @cached_property
-    def axes(self) -> list[Axis]:
-        """The harmonics of each coordinate."""
-        sides = zip(self.families, self.degrees.max(axis=0).tolist(), self.box, strict=True)
-        return [Axis(family, top, *ends) for family, top, ends in sides]
 
     @cached_property
     def closed(self) -> bool:
@@ -371,21 +322,6 @@ class Functions:
     def values(self, coefficients: Floats, states: Floats) -> Floats:
         """A combination of the functions at states ``[n, d]``, to about the digits of the file."""
         return np.asarray(self.at(states).middle @ (coefficients @ self.change.middle))
-
-    @property
-    def narrow(self) -> tuple[int, ...]:
-        """How many harmonics of each coordinate the functions need."""
-        return tuple(axis.harmonics(1) for axis in self.axes)
-
-    @property
-    def wide(self) -> tuple[int, ...]:
-        """How many products of two functions need."""
-        return tuple(axis.harmonics(2) for axis in self.axes)
-
-    @property
-    def wider(self) -> tuple[int, ...]:
-        """How many products of four functions need."""
-        return tuple(axis.harmonics(4) for axis in self.axes)
 
     def at_places(self, places: list[Enclosure]) -> Enclosure:
         """h at places, t of each coordinate ``[n]``: ``[n, k]``."""
@@ -490,14 +426,11 @@ class Functions:
 
         For products g of four functions: c_0 = Σ g/N and c_m = 2Σ g h_m/N over the N points of each coordinate.
         """
-        total = []
-        for tensor in sums:
-            weights = Enclosure(tensor)
-            for axis, count in zip(self.axes, self.wider, strict=True):
-                shares = np.where(np.arange(count) == 0, 1.0, 2.0)[:, None]
-                weights = _contracted(weights, axis.waves(count, axis.spread(count)) * shares / float(count))
-            total.append(weights.reshape(-1))
-        return stacked(total)
+        tables = []
+        for axis, count in zip(self.axes, self.wider, strict=True):
+            shares = np.where(np.arange(count) == 0, 1.0, 2.0)[:, None] / count
+            tables.append(axis.waves(count, axis.spread(count)) * Enclosure(shares, shares * 2.0**-53))
+        return stacked([contracted(Enclosure(tensor), tables).reshape(-1) for tensor in sums])
 
     def tensor(self, curve: Enclosure) -> Enclosure:
         """An expansion as coefficients of all products of harmonics ``[*narrow]``."""
@@ -508,9 +441,8 @@ class Functions:
 
     def on_axes(self, tensor: Enclosure, places: list[Enclosure]) -> Enclosure:
         """The values of a tensor at all combinations of one t of each coordinate ``[n_1, …, n_d]``."""
-        for axis, count, t in zip(self.axes, tensor.shape, places, strict=True):
-            tensor = _contracted(tensor, axis.waves(count, t))
-        return tensor
+        sides = zip(self.axes, tensor.shape, places, strict=True)
+        return contracted(tensor, [axis.waves(count, t) for axis, count, t in sides])
 
     def slope(self, tensor: Enclosure, j: int) -> Enclosure:
         """The derivative of a tensor along one coordinate."""
@@ -545,16 +477,9 @@ class Functions:
         moved = [axis.drift(edges, middles, halves) for axis, edges, middles, halves in sides]
         return np.asarray(sum(np.ix_(*moved))) * (1 + 1e-15)
 
-    def blended(self, numbers: list[Floats], places: list[Enclosure]) -> list[tuple[Enclosure, Enclosure]]:
-        """Σ_i |ℓ_i| v_i and Σ_i ℓ_i v_i at all combinations, for several arrays of v at the points of a mesh."""
-        sides = zip(self.axes, numbers[0].shape, places, strict=True)
-        each, blended = [axis.weights(n, t).T for axis, n, t in sides], []
-        for values in numbers:
-            absolute = plain = Enclosure(values)
-            for weights in each:
-                absolute, plain = _contracted(absolute, weights.absolute()), _contracted(plain, weights)
-            blended.append((absolute, plain))
-        return blended
+    def weights(self, counts: tuple[int, ...], places: list[Enclosure]) -> list[Enclosure]:
+        """ℓ_i along each coordinate, from points of a mesh to one t of each."""
+        return [axis.weights(n, t).T for axis, n, t in zip(self.axes, counts, places, strict=True)]
 
     def peak(self, curve: Enclosure) -> float:
         """No smaller than the largest value of an expansion, from the dense mesh."""
@@ -618,26 +543,21 @@ def _floors(below: Floats, sigma: float, floor: float, ceiling: float, enough: f
         floor = better
 
 
-def _contracted(tensor: Enclosure, table: Enclosure) -> Enclosure:
-    """Σ over the first axis of a tensor with a table ``[count, n]``; the points come last."""
-    first, *rest = tensor.shape
-    flat = tensor.reshape(first, -1)
-    return (flat.T @ table).reshape(*rest, table.shape[1])
+def contracted(tensor: Enclosure, tables: list[Enclosure]) -> Enclosure:
+    """Σ over every axis of a tensor with a table ``[count, n]`` of its own ``[n_1, …, n_d]``."""
+    for table in tables:  # the first axis becomes the last
+        first, *rest = tensor.shape
+        tensor = (tensor.reshape(first, -1).T @ table).reshape(*rest, table.shape[1])
+    return tensor
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Cells:
     """Cells of a box."""
 
     edges: list[Floats]  # of the cells along each coordinate, the ends of the box first and last
 
-    @property
-    def middles(self) -> list[Floats]:
-        """Of the cells along each coordinate."""
-        return [(ends[1:] + ends[:-1]) / 2 for ends in self.edges]
-
-    @property
-    def halves(self) -> list[Floats]:
-        """Half the sides, rounded up: how far a cell reaches from its middle."""
-        sides = zip(self.edges, self.middles, strict=True)
-        return [np.nextafter(np.maximum(ends[1:] - m, m - ends[:-1]), np.inf) for ends, m in sides]
+    def __post_init__(self) -> None:
+        self.middles = [(ends[1:] + ends[:-1]) / 2 for ends in self.edges]
+        sides = zip(self.edges, self.middles, strict=True)  # half of them, rounded up: how far a cell reaches
+        self.halves = [np.nextafter(np.maximum(ends[1:] - m, m - ends[:-1]), np.inf) for ends, m in sides]

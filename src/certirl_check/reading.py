@@ -20,37 +20,28 @@ Flags = NDArray[np.bool_]
 Pair = tuple[int, int]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Expert:
     """What the expert does at the corners of equal cells of a box."""
 
     box: tuple[tuple[float, float], ...]  # (low, high) for each coordinate
     support: Flags  # the actions that it takes at each corner [c_1 + 1, …, c_d + 1, A]
 
+    def __post_init__(self) -> None:
+        self.shape = tuple(n - 1 for n in self.support.shape[:-1])  # cells along each coordinate
+        ends = np.array(self.box)
+        self.sides = np.ptp(ends, axis=1) / self.shape  # of a cell, whose diagonal is its reach
+        self.reach, self.width = float(np.sqrt((self.sides**2).sum())), float(np.ptp(ends, axis=1).min())
+        self.edges = [np.linspace(low, high, n + 1) for (low, high), n in zip(self.box, self.shape, strict=True)]
+        self.corners = " × ".join(str(n + 1) for n in self.shape)
+        self._slices = list(combinations((slice(None, -1), slice(1, None)), repeat=len(self.box)))
+        corners = self._corners(self.support)
+        self.steady = np.asarray((corners == corners[0]).all(axis=(0, -1)))  # the cells whose corners agree
+
     @classmethod
     def of_action(cls, box: tuple[tuple[float, float], ...], action: int, actions: int) -> Expert:
         """An expert that takes one action everywhere: one cell is the whole box."""
         return cls(box, np.broadcast_to(np.arange(actions) == action, (*(2,) * len(box), actions)))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Cells along each coordinate."""
-        return tuple(n - 1 for n in self.support.shape[:-1])
-
-    @property
-    def sides(self) -> Floats:
-        """Of a cell ``[d]``."""
-        return np.array([(high - low) / n for (low, high), n in zip(self.box, self.shape, strict=True)])
-
-    @property
-    def reach(self) -> float:
-        """The diagonal of a cell."""
-        return float(np.sqrt((self.sides**2).sum()))
-
-    @cached_property
-    def edges(self) -> list[Floats]:
-        """Of the cells along each coordinate."""
-        return [np.linspace(low, high, n + 1) for (low, high), n in zip(self.box, self.shape, strict=True)]
 
     def contains(self, state: Floats) -> bool:
         """Whether a state lies in the box."""
@@ -59,16 +50,6 @@ class Expert:
     def _corners(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values at the points, corner by corner of the cells ``[2ᵈ, c_1, …, c_d, …]``."""
         return np.stack([values[corner] for corner in self._slices])
-
-    @property
-    def _slices(self) -> list[tuple[slice, ...]]:
-        return list(combinations((slice(None, -1), slice(1, None)), repeat=len(self.box)))
-
-    @cached_property
-    def steady(self) -> Flags:
-        """The cells whose corners agree ``[c_1, …, c_d]``."""
-        corners = self._corners(self.support)
-        return np.asarray((corners == corners[0]).all(axis=(0, -1)))
 
     @cached_property
     def taken(self) -> Flags:
@@ -86,12 +67,8 @@ class Expert:
     @cached_property
     def away(self) -> Floats:
         """From every middle to that of the nearest cell that is not steady; infinite if all are ``[c_1, …, c_d]``."""
-        cells, steady = np.arange(len(self.steady), dtype=float), self.steady.reshape(len(self.steady), -1)
-        last = np.maximum.accumulate(np.where(steady, -np.inf, cells[:, None]), axis=0)
-        following = np.minimum.accumulate(np.where(steady, np.inf, cells[:, None])[::-1], axis=0)[::-1]
-        steps = np.minimum(cells[:, None] - last, following - cells[:, None]).reshape(self.steady.shape)
-        squares = (steps * self.sides[0]) ** 2
-        for axis, side in enumerate(self.sides[1:], 1):
+        squares = np.where(self.steady, np.inf, 0.0)
+        for axis, side in enumerate(self.sides):
             before = np.moveaxis(squares, axis, 0)
             after = before.copy()
             for step in range(1, len(before)):
@@ -114,7 +91,7 @@ class Expert:
         nearest = np.full(self.support.shape[:-1], np.inf)
         for corner in self._slices:
             np.minimum(nearest[corner], self.away, out=nearest[corner])
-        return np.minimum(nearest, 2 * float(np.sqrt(sum((high - low) ** 2 for low, high in self.box))))
+        return np.minimum(nearest, 2 * float(np.sqrt((np.ptp(self.box, axis=1) ** 2).sum())))
 
     def tents(self, marks: Floats, widths: Floats) -> list[Floats]:
         """No larger than each tent within cells."""
@@ -152,23 +129,13 @@ class Expert:
             switches = f"switches at {', '.join(places)} ({len(cells)} in all)"
         return f"looked up at {self.corners} states; {switches}"
 
-    @property
-    def corners(self) -> str:
-        """How many corners there are along each coordinate, in words."""
-        return " × ".join(str(n + 1) for n in self.shape)
-
 
 class Reading:
-    """What lower bounds on D_ba in the cells of an expert's grid say of it.
-
-    Attributes:
-        expert: on its grid.
-        lower: the bounds, by pair (b, a) ``[c_1, …, c_d]``.
-        shortfall: how much better than the expert's another action can be in each cell ``[c_1, …, c_d]``.
-    """
+    """What lower bounds on D_ba in the cells of an expert's grid say of it, by pair (b, a) ``[c_1, …, c_d]``."""
 
     def __init__(self, expert: Expert, lower: Mapping[Pair, Floats]) -> None:
-        self.expert, self.lower, self.shortfall = expert, lower, np.zeros(expert.shape)
+        self.expert, self.lower = expert, lower
+        self.shortfall = np.zeros(expert.shape)  # how much better than the expert's another action can be in each cell
         for (b, _), bounds in lower.items():
             if np.isnan(bounds).any():
                 raise TooLittleError("some bounds are no numbers")
@@ -222,7 +189,7 @@ def compare_tube(
     """
     expert, wrong = reading.expert, []
     derived, allowed = (reading.tube(regret[0] / unit, more) for more in (0.0, slack))
-    width = min(high - low for low, high in expert.box)
+    width = expert.width
     rooms = {"half_width": RELATIVE * width, "share": RELATIVE, "settled": RELATIVE * width}
     for name, x in derived.items():
         in_units = 1.0 if name in rooms else unit

@@ -184,19 +184,13 @@ def _largest(
 
 
 class Refutation(SumsClaim):
-    """A refutation as a file holds it, alone or within a solution.
-
-    Attributes:
-        covers: of its components.
-        shares, divided: of the numbers that are bounded, and the part of δ that they divide.
-        tube: the half-width that comparisons keep from the expert's switches; 0 if it takes one action.
-        taken: the expert's probabilities at all states that are compared ``[n, A]``.
-    """
+    """A refutation as a file holds it, alone or within a solution."""
 
     def __init__(self, record: Record, solution: Record | None) -> None:
         self.covers = [Cover(ground) for ground in record.records("grounds")]
         super().__init__(record, solution, self.covers)
         self.tube, self.several = record.number("tube"), len(self.covers) > 1
+        # Shares of the part of δ that the numbers divide, and the expert's probabilities at all states [n, A].
         self.shares = math.fsum(float(cover.shares.sum()) for cover in self.covers)
         self.divided = self.spending.get("cones", 0.0) + self.spending.get("ceiling", 0.0)
         self.taken = np.concatenate([cover.probabilities for cover in self.covers])

@@ -465,7 +465,8 @@ def test_harmonics_meshes_and_cells_match_in_floating_point(basis):
     for pair in ((box.fall(Enclosure(curve), cells), own.fall(curve, told)), (box.drift(cells), own.drift(told))):
         assert pair[0] == pytest.approx(pair[1], abs=1e-10)
     numbers = rng.uniform(size=own.band(4.0).counts)
-    found = box.blended([numbers], box.places(cells))[0]
+    weights = box.weights(numbers.shape, box.places(cells))
+    found = [harmonics.contracted(Enclosure(numbers), tables) for tables in ([x.absolute() for x in weights], weights)]
     assert np.stack([x.middle for x in found]) == pytest.approx(
         own.blended_on_axes(numbers[None], told.axes)[:, 0], abs=1e-9
     )
