@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,8 @@ class Maxima:
     """The largest of numbers on cells over any box of cells: two boxes of a power of two along each coordinate."""
 
     def __init__(self, values: Floats, periodic: tuple[bool, ...]) -> None:
-        self.values, self.periodic, self._tables = values, periodic, dict[tuple[int, ...], Floats]()
+        self.values, self._tables = values, dict[tuple[int, ...], Floats]()
+        self._modes: Any = tuple("wrap" if wraps else "clip" for wraps in periodic)
 
     def _table(self, levels: tuple[int, ...]) -> Floats:
         """The maxima over boxes of 2^level cells from each cell on."""
@@ -75,15 +76,9 @@ class Maxima:
         total, codes = np.empty(len(first)), levels @ (32 ** np.arange(levels.shape[1]))
         for code in np.flatnonzero(np.bincount(codes)).tolist():
             which, each = np.flatnonzero(codes == code), tuple(code // 32**i % 32 for i in range(levels.shape[1]))
-            table = self._table(each).ravel()
-            best = None
-            for upper in product((False, True), repeat=len(each)):
-                number = np.zeros(len(which), dtype=np.int64)
-                for axis, (level, steps) in enumerate(zip(each, self.values.shape, strict=True)):
-                    ends = last[which, axis] - ((1 << level) - 1) if upper[axis] else first[which, axis]
-                    number = number * steps + (ends % steps if self.periodic[axis] else ends)
-                best = table[number] if best is None else np.maximum(best, table[number])
-            total[which] = best
+            ends = [(first[which, i], last[which, i] - ((1 << level) - 1)) for i, level in enumerate(each)]
+            numbers = [np.ravel_multi_index(one, self.values.shape, mode=self._modes) for one in product(*ends)]
+            total[which] = np.max(self._table(each).ravel()[numbers], axis=0)
         return total
 
 
@@ -121,22 +116,17 @@ class Field:
         after, slopes, spreads = after.copy(), slopes.copy(), spreads.copy()
         reach = (np.abs(slopes) + spreads).sum(axis=2) / 2 + self.near
         low, high = after - reach, after + reach
-        for axis, steps in enumerate(self.lattice.shape):
-            if not self.lattice.periodic[axis]:
+        first, last = np.zeros((2, *after.shape), dtype=np.int64)
+        for axis, (steps, wraps) in enumerate(zip(self.lattice.shape, self.lattice.periodic, strict=True)):
+            if not wraps:
                 beyond = (low[:, axis] < 0) | (high[:, axis] > steps)
                 slopes[beyond, axis], spreads[beyond, axis] = shrunk(slopes[beyond, axis], spreads[beyond, axis])
                 for array in (after, low, high):
                     array[:, axis] = np.clip(array[:, axis], 0, steps)
-        below, above = np.floor(low - self.near), np.floor(high + self.near)
-        for axis, steps in enumerate(self.lattice.shape):
-            if self.lattice.periodic[axis]:
-                whole = ~(above[:, axis] - below[:, axis] < steps)  # a turn, or what is no number
-                below[whole, axis], above[whole, axis] = 0, steps - 1
-            else:
-                below[:, axis], above[:, axis] = (
-                    np.clip(np.nan_to_num(x[:, axis]), 0, steps - 1) for x in (below, above)
-                )
-        first, last = below.astype(np.int64), above.astype(np.int64)
+            below, above = np.floor(low[:, axis] - self.near), np.floor(high[:, axis] + self.near)
+            whole = ~(above - below < steps) if wraps else np.zeros(len(after), dtype=bool)  # a turn, or no number
+            ends = (np.where(whole, 0, below), np.where(whole, steps - 1, above))
+            first[:, axis], last[:, axis] = ends if wraps else np.clip(np.nan_to_num(ends), 0, steps - 1)
         slope, radius = np.zeros(after.shape), np.zeros(len(after))
         for axis, (least, most) in enumerate(self.gradients(first, last)):
             middle, half = (most + least) / 2, (most - least) / 2
@@ -196,9 +186,8 @@ class Answers:
         constants = "; ".join(f"{matrix} for action {a}" for a, matrix in enumerate(matrices))
         alike = "says that all states of a cell have the same next state"
         constants += "".join(f"; 0 for action {a} {alike}" for a, own in enumerate(bounds) if not own.any())
-        self.name = (
-            f"the next states of the middles are those of the simulator, and its Lipschitz constants are {constants}"
-        )
+        self.name = "the next states of the middles are those of the simulator, and its Lipschitz constants are "
+        self.name += constants
         self.row = np.full(math.prod(lattice.shape), -1)
         self.row[live] = np.arange(len(live))
 
@@ -331,10 +320,9 @@ class CellCertificate(Claim):
         function = self.record.record(name, "Reward")
         coarse, shape = function.record("basis", "Cells").grid(), self.lattice.shape
         parts = shape[0] // coarse.shape[0]
-        if tuple(parts * n for n in coarse.shape) != shape or coarse.box != self.lattice.box:
+        same = (coarse.box, coarse.periodic) == (self.lattice.box, self.lattice.periodic)
+        if tuple(parts * n for n in coarse.shape) != shape or not same:
             raise DamagedError(f"{name} should be on a grid whose cells are divided into those of the proof")
-        if coarse.periodic != self.lattice.periodic:
-            raise DamagedError(f"{name} should be periodic where the cells are")
         if function.entry("ends") is not None:
             raise ImpossibleError(f"{name} has numbers of its own at terminal states, where the proof takes 0")
         values = function.array("coefficients", (coarse.size,))
@@ -401,16 +389,20 @@ class CellCertificate(Claim):
         field, lattice = Field(lattice=self.lattice, table=self.table), self.lattice
         above, below = (Maxima(x.reshape(lattice.shape), lattice.periodic) for x in (self.above, self.below))
         here = None if self.paid is None else self._differences(self.paid - self.table)
-        wrong, margins = set[str](), np.zeros(len(self.actions))
+        margins, gained, lost = follows = np.zeros((3, len(self.actions)))
         for start in range(0, len(self.live), BLOCK):
             numbers = self.live[start : start + BLOCK]
             cells = np.stack(np.unravel_index(numbers, lattice.shape), axis=1).astype(np.int64)
             every = [self.dynamics.variants(cells, numbers, action) for action in range(self.dynamics.actions)]
             images = [[field.image(*one) for one in variants] for variants in every]
             excess = None if here is None else tuple(x[numbers] for x in here)
-            margins[numbers] = self._block(field, images, numbers, excess, (above, below), wrong)
-        follows = self.margins[self.live] <= margins[self.live]  # nothing is no larger than what is no number
-        wrong |= set(failed((follows.all(), "a margin is larger than what follows")))
+            follows[:, numbers] = self._block(field, images, numbers, excess, above, below)
+        live = self.live  # nothing is no larger than what is no number
+        wrong = failed(
+            ((self.margins[live] <= margins[live]).all(), "a margin is larger than what follows"),
+            ((self.above[live] >= gained[live]).all(), "the bound of V* − V̂ is no upper solution"),
+            ((self.below[live] >= lost[live]).all(), "the bound of V̂ − V^π is no upper solution"),
+        )
         decided = self.margins > 0
         self.derived = float(margins[decided].min()) / self.discount if decided.any() else -math.inf
         self.share, self.regret = float(decided[self.live].mean()), float((self.above + self.below).max()) / self.span
@@ -421,7 +413,7 @@ class CellCertificate(Claim):
             f"reward {form}, and at every state of the box V* − V^π is at most "
             f"{at_most(100 * self.regret)} % of the span of V̂"
         )
-        return sorted(wrong)
+        return wrong
 
     def _differences(self, table: Floats) -> tuple[Floats, ...]:
         """A multilinear function in each cell: value, slopes and radius."""
@@ -433,32 +425,28 @@ class CellCertificate(Claim):
 
     def _block(
         self, field: Field, images: list[list[Image]], numbers: Integers, excess: tuple[Floats, ...] | None,
-        bounds: tuple[Maxima, Maxima], wrong: set[str],
-    ) -> Floats:  # fmt: skip
-        """The margins of some cells; what does not follow there is added to the sentences."""
-        chosen, rows, (above, below) = self.actions[numbers], np.arange(len(numbers)), bounds
+        above: Maxima, below: Maxima,
+    ) -> tuple[Floats, Floats, Floats]:  # fmt: skip
+        """Of some cells the margins, and what the bounds of V* − V̂ and of V̂ − V^π must be there at least."""
+        chosen, rows = self.actions[numbers], np.arange(len(numbers))
         count = max(map(len, images))
         kinds = zip(*(variants * (count // len(variants)) for variants in images), strict=True)
         policy = [Image(*(np.stack(entries)[chosen, rows] for entries in zip(*kind, strict=True))) for kind in kinds]
         after_policy = np.max([below.over(x.first, x.last) for x in policy], axis=0)
-        least = np.full(len(numbers), np.inf)
+        least, gained = np.full(len(numbers), np.inf), np.zeros(len(numbers))
         for action, variants in enumerate(images):
             advantage = np.min([field.advantage(x, y) for x in policy for y in variants], axis=0) - self.allowed
             if excess is not None:
                 after = np.max([above.over(y.first, y.last) for y in variants], axis=0)
                 most = np.max([self._extreme(excess, y, 1) for y in variants], axis=0) + self.allowed
-                if not (self.above[numbers] >= most + self.discount * after).all():
-                    wrong.add("the bound of V* − V̂ is no upper solution")
+                gained = np.maximum(gained, most + self.discount * after)
                 advantage = advantage - after - after_policy
             least = np.where(chosen == action, least, np.minimum(least, advantage))
         if excess is None:
-            needed = self.discount * (np.maximum(-least, 0) + after_policy)
+            now = self.discount * np.maximum(-least, 0)
         else:
-            lost = np.max([-self._extreme(excess, x, -1) for x in policy], axis=0) + self.allowed
-            needed = lost + self.discount * after_policy
-        if not (self.below[numbers] >= needed).all():
-            wrong.add("the bound of V̂ − V^π is no upper solution")
-        return self.discount * least
+            now = np.max([-self._extreme(excess, x, -1) for x in policy], axis=0) + self.allowed
+        return self.discount * least, gained, now + self.discount * after_policy
 
     def _extreme(self, excess: tuple[Floats, ...], image: Image, sign: int) -> Floats:
         """The largest (1) or least (−1) R − V̂ + γV̂∘f in each cell."""
@@ -468,9 +456,7 @@ class CellCertificate(Claim):
 
     def lines(self) -> list[tuple[str, str]]:
         """The problem, the cells and what follows, by name."""
-        problem = (
-            f"{self.dynamics.actions} actions on {in_words(self.lattice.box)}, discount {self.discount:g}, no noise"
-        )
+        problem = f"{self.dynamics.actions} actions on {self.lattice.domain}, discount {self.discount:g}, no noise"
         counts = " × ".join(map(str, self.lattice.shape))
         return [
             ("problem", problem),

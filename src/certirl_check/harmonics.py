@@ -168,10 +168,14 @@ class Axis:
 
     @lru_cache(maxsize=256)  # noqa: B019
     def spread(self, count: int) -> Enclosure:
-        """t of the points of a mesh: −cos π(j + ½)/N, or evenly spaced on the circle ``[N]``."""
+        """t of the points of a mesh ``[N]``."""
+        return self.points(count, np.arange(count))
+
+    def points(self, count: int, numbers: NDArray[np.intp]) -> Enclosure:
+        """t of points of a mesh of this size: −cos π(j + ½)/N, or evenly spaced on the circle."""
         if self.periodic:
-            return Enclosure(2.0 * np.arange(count) + 1 - count) / float(count)
-        return -turn(Enclosure(2.0 * np.arange(count) + 1) / (2.0 * count))[1]
+            return Enclosure(2.0 * numbers + 1 - count) / float(count)
+        return -turn(Enclosure(2.0 * numbers + 1) / (2.0 * count))[1]
 
     def place(self, x: Floats) -> Enclosure:
         """t ∈ [−1, 1] of numbers between the ends."""
@@ -508,23 +512,18 @@ class Functions:
         floor, ceiling, best = (high + low) / 2 - swing, (high + low) / 2 + swing, float(values.above.min())
         slack = _TOLERANCE[min(len(counts), 2)] * (high - low) + 4 * float(values.radius.max())
         steps = [axis.step(n) for axis, n in zip(self.axes, counts, strict=True)]
-        sigma, half, count = math.pi * _WIDER * float(self._farthest(steps)), 0.5, len(values)
-        angles = list(np.indices(counts).reshape(len(counts), -1) + 0.5)
-        signs = np.array(list(combinations((-1.0, 1.0), repeat=len(counts))))
-        while True:
+        sigma, size = math.pi * _WIDER * float(self._farthest(steps)), len(values)
+        numbers, halves = (np.indices(n).reshape(len(counts), -1) for n in (counts, (2,) * len(counts)))
+        while True:  # box j of n along a coordinate is divided into 2j and 2j + 1 of 2n
             below = values.below - 1e-15 * (high - low)
             floors, floor = _floors(below, sigma, floor, ceiling, best - slack)
             divided = floors < best - slack
-            count += int(divided.sum()) << len(counts)
-            if not divided.any() or count > _MOST_VALUES:
+            size += int(divided.sum()) << len(counts)
+            if not divided.any() or size > _MOST_VALUES:
                 return float((curve[0] + (floor - 1e-14 * (high - low))).below), float((curve[0] + best).above)
-            half, sigma = half / 2, sigma / 2
-            angles = [
-                (angle[divided][:, None] + half * sign).ravel() for angle, sign in zip(angles, signs.T, strict=True)
-            ]
-            turns = [Enclosure(angle) / float(n) for angle, n in zip(angles, counts, strict=True)]
-            sides = zip(self.axes, turns, strict=True)
-            places = [2.0 * share - 1.0 if axis.periodic else -turn(share)[1] for axis, share in sides]
+            numbers = (2 * numbers[:, divided, None] + halves[:, None]).reshape(len(counts), -1)
+            sigma, counts = sigma / 2, tuple(2 * n for n in counts)
+            places = [axis.points(n, number) for axis, n, number in zip(self.axes, counts, numbers, strict=True)]
             blocks = range(0, len(places[0]), _ROWS)
             values = joined([self.at_places([t[i : i + _ROWS] for t in places])[:, 1:] @ rest for i in blocks])
             best = min(best, float(values.above.min()))
