@@ -23,7 +23,6 @@ from certirl_check.enclosures import (
     enclosed,
     inverse,
     joined,
-    least_eigenvalue,
     logarithm,
     norm,
     placed,
@@ -90,7 +89,6 @@ class Derivation:
         g = self.g = ground
         self.columns, self.gamma = g.columns, enclosed(g.discount)
         self.k, self.m = g.columns.size, g.Z.shape[1]
-        self.condition = g.condition
         blocks = np.concatenate([g.Z[c] for c in g.used], axis=1)
         self.resolvent = inverse(np.eye(self.m) - self.gamma * blocks)
         self.rows = g.mix[1:]
@@ -104,12 +102,10 @@ class Derivation:
         self._ranges()
         self.leverage = self._leverages(g.precision)
         self.lebesgue = 1.0 + (enclosed(g.counts) * self.leverage).root()
-        self.expected_leverage, self.spread = self.leverage, float(self.lebesgue.above.max() - 1) ** 2
+        self.expected_leverage = self._leverages(g.expected_precision) if g.ordered else self.leverage
+        expected = float((g.expected_counts * self.expected_leverage).max())
+        self.spread = max(float(self.lebesgue.above.max() - 1) ** 2, expected)
         if g.ordered:
-            self.expected_leverage = self._leverages(g.expected_precision)
-            self.spread = max(self.spread, float((g.expected_counts * self.expected_leverage).max()))
-            for gram in (g.expected_grams[c] for c in range(g.actions)):
-                self.condition = max(self.condition, top_eigenvalue(gram) / least_eigenvalue(gram))
             self._whitening = [whitening(likely) for likely in self._likely[:, 0]]  # rows in order are not paired
 
     def _leverages(self, precision: Enclosure) -> Floats:
@@ -572,7 +568,7 @@ class Derivation:
         if scale is None:
             size = g.high - g.low + max(abs(g.low), abs(g.high))
             scale = size * float(self.resolvent.size.sum(axis=1).max())
-        solved = unit * self.k**2 * self.condition * scale
+        solved = unit * self.k**2 * g.condition * scale
         lifted = unit * self.k * 2 ** len(self.columns.wide) * self.spread
         if g.powers:
             lifted *= 1 + 2 * self.spread

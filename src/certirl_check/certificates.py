@@ -140,13 +140,12 @@ class Certificate(SumsClaim):
         samples, counted = self.record.whole("samples"), int(first.counts.min())
         shares, total = SHARES[first.constant], math.fsum(ground.delta for ground in grounds)
         split = [abs(self.spending.get(name, 0.0) - share * total) <= TIGHT * total for name, share in shares.items()]
-        enough = min(ground.delta for ground in grounds) > 0 and total <= self.delta * (1 + TIGHT)
+        split.append(min(ground.delta for ground in grounds) > 0)
         alike = all((ground.used, ground.discount) == (first.used, first.discount) for ground in grounds)
         whole = first.coordinates is None or (first.constant and self.tube is None)
         largest = max(ground.tail or 0.0 for ground in grounds)
         wrong = super().contradictions() + failed(
             (samples == counted, f"{samples:,} fresh transitions per action are claimed, the sums are of {counted:,}"),
-            (enough, "the components spend more of δ than there is"),
             (all(split), "the parts of δ are not those of the components"),
             (alike, "the components are not of one problem"),
             (len({ground.component for ground in grounds}) == len(grounds), "two components have the same number"),

@@ -115,8 +115,7 @@ class LikelyClaim(Claim):
         meaning = "a statement that may fail with that probability is no certificate"
         return failed(
             (spent, "the parts of δ are not probabilities that add up to δ"),
-            (0 < delta < 1, f"δ = {delta:g} is no probability between 0 and 1"),
-            (not _MOST_DELTA < delta < 1, f"δ = {delta:g}: {meaning}"),
+            (0 < delta <= _MOST_DELTA, f"δ = {delta:g}: {meaning}"),
         )
 
     def compare_margin(self, estimate: float, slack: float, *, holds: bool) -> list[str]:

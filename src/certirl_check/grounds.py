@@ -12,7 +12,16 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from certirl_check.claims import SEPARATE, LikelyClaim, failed, short
-from certirl_check.enclosures import Enclosure, Floats, enclosed, inverse, least_eigenvalue, stacked, top_eigenvalue
+from certirl_check.enclosures import (
+    Enclosure,
+    Floats,
+    enclosed,
+    inverse,
+    joined,
+    least_eigenvalue,
+    stacked,
+    top_eigenvalue,
+)
 from certirl_check.harmonics import Functions
 from certirl_check.reading import Expert
 from certirl_check.records import RELATIVE, TIGHT, DamagedError, ImpossibleError, Record, TooLittleError, reward_of
@@ -39,7 +48,7 @@ class Sums:
         if len(self.counts) < 2:
             raise DamagedError(f"counts should be of two actions or more, got {len(self.counts)}")
         self.actions, self.paired = len(self.counts), sums.flag("paired")
-        self.gram = sums.array("gram", (self.actions, *self.columns.wide))
+        self.gram = self.design = sums.array("gram", (self.actions, *self.columns.wide))
 
     @cached_property
     def grams(self) -> Enclosure:
@@ -52,9 +61,22 @@ class Sums:
         return stacked([inverse(self.grams[c]) for c in range(self.actions)])
 
     @cached_property
+    def expected_grams(self) -> Enclosure:
+        """Σ h hᵀ from which the weights of bounds come: as fixed beforehand, or observed ``[A, k, k]``."""
+        return self.columns.lifted(self.design) if self.ordered else self.grams
+
+    @cached_property
+    def expected_precision(self) -> Enclosure:
+        """Their inverses ``[A, k, k]``."""
+        return (
+            stacked([inverse(self.expected_grams[c]) for c in range(self.actions)]) if self.ordered else self.precision
+        )
+
+    @cached_property
     def condition(self) -> float:
         """The largest condition number of a Gram matrix; TooLittleError if one may be singular."""
-        ends = [(least_eigenvalue(self.grams[c]), top_eigenvalue(self.grams[c])) for c in range(self.actions)]
+        every = joined([self.grams, *[self.expected_grams] * self.ordered])
+        ends = [(least_eigenvalue(every[c]), top_eigenvalue(every[c])) for c in range(len(every))]
         if min(low for low, _ in ends) <= 0:
             raise TooLittleError("a Gram matrix is not positive definite: the states cannot tell the functions apart")
         return max(high / low for low, high in ends)
@@ -66,15 +88,13 @@ class Sums:
 
     def contradictions(self) -> list[str]:
         """What sums over data cannot be."""
-        wrong, k = [], self.columns.size
-        for c, (n, gram) in enumerate(zip(self.counts, self.gram, strict=True)):
-            bounded = abs(gram.flat[0] - n) <= TIGHT * n and np.abs(gram).max() <= n * (1 + TIGHT)
-            wrong += failed(
-                (n >= k, f"action {c} has {int(n)} transitions, too few for {k} functions"),
-                (bounded, f"the Gram matrix of action {c} is not one of {int(n)} states"),
-            )
-        same = (self.gram == self.gram[0]).all() and (self.counts == self.counts[0]).all()
-        return wrong + failed((same or not self.paired, "paired actions have different states"))
+        flat, n = self.gram.reshape(self.actions, -1), self.counts[:, None]
+        bounded = (np.abs(flat[:, :1] - n) <= TIGHT * n).all() and (np.abs(flat) <= n * (1 + TIGHT)).all()
+        same = (flat == flat[0]).all() and (n == n[0]).all()
+        return failed(
+            (bounded, "the Gram matrix of an action is not one of as many states"),
+            (same or not self.paired, "paired actions have different states"),
+        )
 
     @property
     def assumption(self) -> str:
@@ -183,20 +203,6 @@ class Ground(Sums):
         self.visits, self.visit_moments = e.array("visits", (A, w, k)), e.array("visit_moments", (A, w, *wide))
         self.reached = e.array("reached", (A, len(self.reward.coefficients)))
         self.low, self.high = self._value_range(s.number("low"), s.number("high"))
-
-    @cached_property
-    def expected_grams(self) -> Enclosure:
-        """Σ h hᵀ from which the weights of bounds come: as fixed beforehand, or observed ``[A, k, k]``."""
-        return self.columns.lifted(self.design) if self.ordered else self.grams
-
-    @cached_property
-    def expected_precision(self) -> Enclosure:
-        """Their inverses ``[A, k, k]``; ImpossibleError if one may not be positive definite."""
-        if not self.ordered:
-            return self.precision
-        if min(least_eigenvalue(self.expected_grams[c]) for c in range(self.actions)) <= 0:
-            raise ImpossibleError("a Gram matrix that was expected is not positive definite")
-        return stacked([inverse(self.expected_grams[c]) for c in range(self.actions)])
 
     @property
     def expected_counts(self) -> Floats:

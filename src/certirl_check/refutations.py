@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,20 +44,12 @@ class Cover(Sums):
         self.splits = cover.array("splits", (self.cones - p - 1, 4), "iu")
         self.slopes, self.shares = cover.array("slopes", (numbers,)), cover.array("shares", (numbers,))
         self.fits, self.residuals = cover.array("fits", (A, p, k)), sums.array("residuals", (A, p, k))
+        # (c, i) ≤ (d, j), each as one number, whose residuals are multiplied.
+        every = combinations_with_replacement(range(A * p), 2)
+        self.pairs = [(one, other) for one, other in every if self.paired or one // p == other // p]
         self.moments = sums.array("moments", (len(self.pairs), *self.columns.wide))
-
-    @cached_property
-    def pairs(self) -> list[tuple[int, int]]:
-        """(c, i) ≤ (d, j), each as one number, whose residuals are multiplied."""
-        p = self.functions.size - 1
-        every = [(one, other) for one in range(self.actions * p) for other in range(one, self.actions * p)]
-        return [(one, other) for one, other in every if self.paired or one // p == other // p]
-
-    @property
-    def squares(self) -> Floats:
-        """ΣE_ci² of the residuals of every action and function ``[A, p]``."""
         diagonal = [i for i, (one, other) in enumerate(self.pairs) if one == other]
-        return self.moments.reshape(len(self.moments), -1)[diagonal, 0].reshape(self.actions, -1)
+        self.squares = self.moments.reshape(len(self.moments), -1)[diagonal, 0].reshape(A, p)  # ΣE_ci²
 
     def contradictions(self) -> list[str]:
         """What neither cones, nor mixtures, nor sums can be."""
@@ -194,6 +186,8 @@ class Refutation(SumsClaim):
         self.shares = math.fsum(float(cover.shares.sum()) for cover in self.covers)
         self.divided = self.spending.get("cones", 0.0) + self.spending.get("ceiling", 0.0)
         self.taken = np.concatenate([cover.probabilities for cover in self.covers])
+        self._steady = bool((self.taken == self.taken[0]).all())  # the expert does the same at all of them
+        self._away = "" if self._steady or not self.tube else f" farther than {short(self.tube)} from its switches"
 
     @staticmethod
     def claimed(record: Record) -> tuple[float, str]:
@@ -231,17 +225,7 @@ class Refutation(SumsClaim):
             (same, "the refutation is about other components than its solution"),
         )
 
-    @property
-    def _steady(self) -> bool:
-        """Whether the expert does the same at all states that are compared."""
-        return bool((self.taken == self.taken[0]).all())
-
     # What is printed.
-
-    @property
-    def _away(self) -> str:
-        """How far from its switches an expert of several actions is compared, in words."""
-        return "" if self._steady or not self.tube else f" farther than {short(self.tube)} from its switches"
 
     def lines(self) -> list[tuple[str, str]]:
         """What is claimed of which problem, from how much."""
