@@ -301,7 +301,7 @@ def changed(refutation, **fields):
         (lambda r: changed(r, splits=0 * r.grounds[0].cover.splits), "not every direction is refuted"),
         (lambda r: changed(r, states=r.grounds[0].cover.states + 100), "compared outside"),
         (lambda r: changed(r, actions=r.grounds[0].cover.actions + 5), "actions are compared that there are not"),
-        (lambda r: changed(r, counts=r.grounds[0].sums.counts // 1000), "too few for 12 functions"),
+        (lambda r: changed(r, counts=r.grounds[0].sums.counts // 1000), "is not one of as many states"),
         (lambda r: changed(r, residuals=1.01 * r.grounds[0].sums.residuals), "larger than what follows from the sums"),
         (lambda r: changed(r, moments=r.grounds[0].sums.moments[:5]), "should hold numbers of shape"),
     ],
