@@ -69,11 +69,7 @@ class Claim:
     ) -> list[str]:
         """Where a solution is about another problem than its certificate, or certified by what is no proof.
 
-        Args:
-            solution: that the certificate belongs to.
-            problem: γ and the number of actions of the certificate.
-            expert: the action that its expert always takes; None if it takes several.
-            proved: whether the certificate proves all that "certified" says.
+        The problem is γ and the number of actions, the expert the action that is always taken, None if it takes several.
         """
         (discount, actions), action = problem, solution.entry("expert")
         own = solution.number("discount"), solution.whole("n_actions")

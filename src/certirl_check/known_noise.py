@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from certirl_check.claims import LikelyClaim, at_least, at_most, failed, short
 from certirl_check.enclosures import U, enclosed, inverse, least_eigenvalue
+from certirl_check.harmonics import Grid
 from certirl_check.reading import Expert, Pair, Reading, compare_tube
 from certirl_check.records import RELATIVE, TIGHT, DamagedError, Record, TooLittleError, components_of
 
@@ -385,10 +386,9 @@ class GaussianCertificate(LikelyClaim):
         wrong = self.other_problem(solution, (self.discount, self.actions), expert, proved)
         if not proved or wrong:
             return wrong
-        reward = solution.record("reward", "Reward")
-        (term,), basis = components_of(reward), reward.record("basis", "Cells")
-        same = basis.box("box") == self.expert.box and np.array_equal(term.coefficients, self.reward)
-        plain = same and not basis.wholes("periodic") and not reward.has_terminal
+        (term,), own = components_of(reward := solution.record("reward", "Reward")), (len(self.reward),)
+        same = term.basis == Grid(own, (False,), self.expert.box) and np.array_equal(term.coefficients, self.reward)
+        plain = same and not reward.has_terminal
         return failed((plain, "the certificate is about another reward than its solution"))
 
     def _drifts(self) -> Set:
