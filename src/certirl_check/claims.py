@@ -69,7 +69,7 @@ class Claim:
     ) -> list[str]:
         """Where a solution is about another problem than its certificate, or certified by what is no proof.
 
-        The problem is γ and the number of actions, the expert the action that is always taken, None if it takes several.
+        The problem is γ and the number of actions, the expert the one action that is always taken or None.
         """
         (discount, actions), action = problem, solution.entry("expert")
         own = solution.number("discount"), solution.whole("n_actions")
