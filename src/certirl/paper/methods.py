@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -99,20 +100,13 @@ def growing_moments(
     folds: int = 1,
     **sampling: Any,
 ) -> Iterator[tuple[Moments, ...]]:
-    """The moments of the first n transitions per action for every n in turn, all from one data set.
+    """The moments, by folds, of the first n transitions per action for every n in turn, all from one data set.
 
-    Args:
-        simulator: the dynamics.
-        rows: the basis of the next state; leading blocks serve all smaller ones.
-        columns: the basis of the state.
-        samples: increasing numbers n.
-        rng: the Generator.
-        folds: disjoint parts, as in `accumulate`.
-        sampling: ``design`` and ``paired``, as in `draw`.
+    Leading blocks serve all smaller bases. ``sampling`` is as in `draw`.
     """
-    total: tuple[Moments, ...] | None = None
+    total: tuple[Moments, ...] = ()
     for more in np.diff([0, *samples]):
         stream = draw(simulator, columns, int(more), rng, **sampling)
         (added,) = accumulate(stream, [(rows, columns)], n_actions=simulator.n_actions, folds=folds)
-        total = added if total is None else tuple(old + new for old, new in zip(total, added, strict=True))
+        total = tuple(map(add, total, added)) if total else added
         yield total

@@ -29,11 +29,6 @@ def processes(
     One worker means this process. With more the function must be importable. Every task works with one thread:
     processes then use every core once, and the last bits do not depend on their number. Within `work.on` a Dask client
     or an executor, tasks are sent there instead; to a cluster the function's file is sent along.
-
-    Args:
-        function: of one task.
-        tasks: its arguments.
-        workers: the number of processes; all cores if omitted.
     """
     count = min(work.check_workers(workers), len(tasks))
     alone, place = partial(work.single_threaded, with_options(function)), work.chosen_place.get()

@@ -236,17 +236,9 @@ def corollary12(*, beta: float, delta: float, discount: float, n_actions: int) -
     check(beta=beta, delta=delta, discount=discount, n_actions=n_actions)
     norm = 1 / (4 * discount)
     rho, k = lemma10_lipschitz(norm), lemma10_size(beta / 256, norm=norm)
-    return theorem6(
-        beta=beta,
-        discount=discount,
-        delta=delta,
-        k=k,
-        n_actions=n_actions,
-        cover=beta / (2 * rho),
-        rho=rho,
-        norm=norm,
-        tail=lemma10_tail(k, norm=norm),
-    )
+    asked = {"beta": beta, "discount": discount, "delta": delta}
+    cover, tail = beta / (2 * rho), lemma10_tail(k, norm=norm)
+    return theorem6(k=k, n_actions=n_actions, cover=cover, rho=rho, norm=norm, tail=tail, **asked)
 
 
 def corollary12_corrected(

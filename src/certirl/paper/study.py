@@ -64,11 +64,8 @@ class Runner:
     def __call__(self, function: Callable[[Any], Any], tasks: Sequence[Any], *, unit: str = "trials") -> list[Any]:
         """Results in the order of the tasks, whatever the number of workers.
 
-        Args:
-            function: importable (a cluster is sent its file), of one task, whose result is plain data (numbers,
-                strings, lists, dictionaries).
-            tasks: plain data too; they carry their own seeds.
-            unit: what to call them in the progress line.
+        The function is importable (a cluster is sent its file). Tasks and results are plain data: numbers, strings,
+        lists, dictionaries; tasks carry their own seeds.
         """
         names = [json.dumps([f"{function.__module__.rpartition('.')[2]}.{function.__name__}", task]) for task in tasks]
         results = _read_trials(self.saved)
@@ -122,14 +119,7 @@ def conduct(
 ) -> Path:
     """Run an experiment and write its picture, table and numbers; give the file of its trials, to be deleted.
 
-    Args:
-        experiment: its module, with ``run``.
-        arguments: its arguments.
-        name: of the files.
-        out: a folder, made if it is not there.
-        command: what to write down as the command that does it again.
-        workers: processes; results do not depend on it.
-        progress: as in `solve`.
+    ``command`` is written down as what does it again. Results do not depend on the number of workers.
     """
     check_workers(workers)
     if hasattr(experiment, "plots"):
@@ -217,14 +207,8 @@ def carry_out(
 ) -> dict[str, Any]:
     """Run studies one after the other, print what they show, and give their records by name.
 
-    Interrupted, the same call continues where it stopped; a study that is finished is not computed again.
-
-    Args:
-        studies: name of the files, experiment, arguments and command of each.
-        out: a folder, made if it is not there.
-        workers: processes; all cores if None.
-        scheduler: of Dask, where trials are sent instead.
-        again: compute what is finished again, too.
+    Interrupted, the same call continues where it stopped; a study that is finished is not computed again. A study is a
+    name of files, an experiment, its arguments and its command; trials are sent to Dask if a scheduler is named.
     """
     records = {}
     with place(workers, scheduler) as where, on(where if scheduler else None):

@@ -366,13 +366,11 @@ def theorem6(
     )
     samples = None
     if all(condition.holds for condition in conditions):
-        samples = _whole(
-            max(32.0, 8**3 / (separation**2 * contraction**4)) * k**2 * math.log(2 * k**2 * n_actions / delta)
-        )
+        factor = max(32.0, 8**3 / (separation**2 * contraction**4))
+        samples = _whole(factor * k**2 * math.log(2 * k**2 * n_actions / delta))
     rows = program_rows((-1, 1), cover, n_actions=n_actions, literal=True) if cover > 0 else None
-    return Requirement(
-        "Theorem 6 as printed", conditions, samples, float(epsilon), int(k), cover, cover_limit(beta, rho), rows
-    )
+    limit = cover_limit(beta, rho)
+    return Requirement("Theorem 6 as printed", conditions, samples, float(epsilon), int(k), cover, limit, rows)
 
 
 @countable
@@ -427,9 +425,8 @@ def theorem6_deflated(
     separation, contraction = beta - cover * rho, 1 - discount * inner_norm
     epsilon = math.nan
     if separation > 0 and contraction > 0:
-        epsilon = (
-            separation / 2 * contraction / (sup * (2 + discount * difference / contraction) + discount * separation / 2)
-        )
+        b = separation / 2
+        epsilon = b * contraction / (sup * (2 + discount * difference / contraction) + discount * b)
     conditions = (
         _condition("separation", "cρ < β", cover * rho, beta, separation > 0),
         _condition("contraction", "Δ₂ < 1/γ", inner_norm, 1 / discount, contraction > 0),
@@ -440,9 +437,8 @@ def theorem6_deflated(
         samples = theorem3_samples_corrected(epsilon - tail, delta / n_actions, k, basis=basis, columns=columns)
     domain = (-1, 1) if basis is None else basis.domain
     rows = program_rows(domain, cover, n_actions=n_actions) if cover > 0 else None
-    return Requirement(
-        "Theorem 6 deflated", conditions, samples, float(epsilon), int(k), cover, cover_limit(beta, rho), rows
-    )
+    limit = cover_limit(beta, rho)
+    return Requirement("Theorem 6 deflated", conditions, samples, float(epsilon), int(k), cover, limit, rows)
 
 
 def _condition(name: str, statement: str, value: float, bound: float, holds: bool) -> Condition:
@@ -457,8 +453,10 @@ def _contraction(discount: float, norm: float) -> float:
     return 1 - discount * norm
 
 
-def _grouped(count: int) -> str:
+def _grouped(count: int | None, without: str = "") -> str:
     """A count as 12,345,678, and as 1.23e+18 from 10¹⁵ on."""
+    if count is None:
+        return without
     return f"{count:,}" if count < 10**15 else f"{count:.3g}"
 
 
@@ -469,16 +467,8 @@ def _whole(number: float) -> int:
 
 # What `requirements` assumes of arguments left out: the setting of the paper's third figure, and the norms without the
 # constant function as measured on its random problems.
-ASSUMED: dict[str, float] = {
-    "delta": 0.05,
-    "size": 11,
-    "actions": 3,
-    "cover": 0.05,
-    "norm": 1.45,
-    "inner_norm": 0.1,
-    "difference": 0.3,
-    "tail": 0.0,
-}
+ASSUMED: dict[str, float] = {"delta": 0.05, "size": 11, "actions": 3, "cover": 0.05}
+ASSUMED |= {"norm": 1.45, "inner_norm": 0.1, "difference": 0.3, "tail": 0.0}
 
 
 @dataclass(frozen=True)
@@ -541,10 +531,8 @@ class Requirements(Record):
         ]
         sides = (self.literal, self.deflated)
         table.append(["error allowed in Z", *("-" if math.isnan(x.epsilon) else f"{x.epsilon:.3g}" for x in sides)])
-        table.append(
-            ["samples per action", *("no guarantee" if x.samples is None else _grouped(x.samples) for x in sides)]
-        )
-        table.append(["rows of the program", *("as needed" if x.rows is None else _grouped(x.rows) for x in sides)])
+        table.append(["samples per action", *(_grouped(x.samples, "no guarantee") for x in sides)])
+        table.append(["rows of the program", *(_grouped(x.rows, "as needed") for x in sides)])
         widths = [max(len(row[column]) for row in table) for column in range(3)]
         lines = [f"Samples that Theorem 6 asks for at γ = {self.discount:g}, β = {self.beta:.4g}", ""]
         lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
@@ -596,32 +584,15 @@ def requirements(
         >>> print(str(needed).splitlines()[0])
         Samples that Theorem 6 asks for at γ = 0.7, β = 0.1
     """
-    passed = {"delta": delta, "size": size, "actions": actions, "cover": cover, "norm": norm, "inner_norm": inner_norm}
-    values, assumed = _completed(passed | {"difference": difference, "tail": tail}, beta=beta, rho=rho)
-    if basis is None:
-        assumed.append("|φ_i| ≤ 1 and ∫μ = 2, as in the trigonometric basis")
-    common: dict[str, Any] = {name: values[name] for name in ("delta", "rho", "tail")}
-    common |= {"beta": beta, "discount": discount, "k": values["size"], "n_actions": values["actions"]}
-    inner: dict[str, Any] = {
-        "inner_norm": values["inner_norm"],
-        "difference": values["difference"],
-        "basis": basis,
-        "columns": columns,
+    passed: dict[str, float | None] = {
+        "delta": delta,
+        "size": size,
+        "actions": actions,
+        "cover": cover,
+        "norm": norm,
+        "inner_norm": inner_norm,
     }
-    return Requirements(
-        literal=theorem6(cover=values["cover"], norm=values["norm"], **common),
-        deflated=theorem6_deflated(cover=values["cover"], **inner, **common),
-        exact=theorem6_deflated(cover=0.0, **inner, **common),
-        discount=discount,
-        beta=beta,
-        assumed=tuple(assumed),
-    )
-
-
-def _completed(
-    passed: dict[str, float | None], *, beta: float, rho: float | None
-) -> tuple[dict[str, float], list[str]]:
-    """The arguments with those left out filled in, and a phrase for each of these."""
+    passed |= {"difference": difference, "tail": tail}
     values = {name: ASSUMED[name] if value is None else value for name, value in passed.items()}
     assumed = [f"{name} = {value:g}" for name, value in ASSUMED.items() if passed[name] is None]
     check(beta=beta, **values)
@@ -630,4 +601,17 @@ def _completed(
         if not math.isfinite(rho):
             raise ValueError(f"{setting('rho')} is needed: β/(2·{setting('cover')}) is beyond double precision")
         assumed += [f"rho = β/(2·cover) = {rho:.3g}"] if rho else []
-    return values | {"rho": rho}, assumed
+    if basis is None:
+        assumed.append("|φ_i| ≤ 1 and ∫μ = 2, as in the trigonometric basis")
+    common: dict[str, Any] = {"delta": values["delta"], "rho": rho, "tail": values["tail"]}
+    common |= {"beta": beta, "discount": discount, "k": values["size"], "n_actions": values["actions"]}
+    inner: dict[str, Any] = {name: values[name] for name in ("inner_norm", "difference")}
+    inner |= {"basis": basis, "columns": columns}
+    return Requirements(
+        literal=theorem6(cover=values["cover"], norm=values["norm"], **common),
+        deflated=theorem6_deflated(cover=values["cover"], **inner, **common),
+        exact=theorem6_deflated(cover=0.0, **inner, **common),
+        discount=discount,
+        beta=beta,
+        assumed=tuple(assumed),
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,23 +54,15 @@ def fit_power_law(x: ArrayLike, y: ArrayLike) -> Line:
 
 
 def bootstrap(
-    outcomes: ArrayLike, statistic: object = np.mean, *, rng: np.random.Generator, draws: int = 2000
+    outcomes: ArrayLike, statistic: Callable[[Any], Any] = np.mean, *, rng: np.random.Generator, draws: int = 2000
 ) -> tuple[float, float]:
-    """A 95 % percentile interval of a statistic of trials ``[trials, …]``, by drawing trials with replacement.
-
-    Args:
-        outcomes: one row for each trial.
-        statistic: a function of such an array, giving a number.
-        rng: the Generator.
-        draws: how many times to draw.
-    """
+    """A 95 % percentile interval of a statistic of trials ``[trials, …]``, by drawing trials with replacement."""
     values = np.asarray(outcomes)
-    if (
-        statistic is np.mean and values.dtype == bool
-    ):  # redrawing yes and no is a binomial draw: no need to do it row by row
-        redrawn: Array = rng.binomial(len(values), values.mean(), draws) / len(values)
+    count = len(values)
+    if statistic is np.mean and values.dtype == bool:  # redrawing yes and no is a binomial draw
+        redrawn: Array = rng.binomial(count, values.mean(), draws) / count
     else:
-        redrawn = np.array([statistic(values[rng.integers(len(values), size=len(values))]) for _ in range(draws)])  # type: ignore[operator]
+        redrawn = np.array([statistic(values[rng.integers(count, size=count)]) for _ in range(draws)])
     low, high = np.percentile(redrawn, [2.5, 97.5], method="inverted_cdf")  # which takes infinities as they are
     return float(low), float(high)
 

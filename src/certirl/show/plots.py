@@ -95,6 +95,11 @@ def panels(rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
     return figure, axes
 
 
+def with_errors(ax: Any, x: Any, y: Any, low: Any, high: Any, **look: Any) -> None:
+    """Points with the intervals around them."""
+    ax.errorbar(x, y, np.clip([y - low, high - y], 0, None), ms=4, lw=1.3, capsize=2, **look)
+
+
 # Records -------------------------------------------------------------------------------------------------------------
 
 

@@ -147,11 +147,9 @@ def draw(table: list[dict[str, Any]], found: int, arguments: Arguments) -> Any:
             height, low, high = (
                 -np.log([max(row[x], 0.5 / arguments.trials) for row in rows]) for x in ("δ", "high", "low")
             )
-            reach = np.clip([height - low, high - height], 0, None)
             for ax, name in ((left, "n/k²"), (right, "n")):
                 x = np.array([row[name] for row in rows])
-                style = {"color": colour, "marker": marker, "ms": 4, "lw": 1.3, "capsize": 2}
-                ax.errorbar(x, height, reach, label=f"k = {k}", **style)
+                plots.with_errors(ax, x, height, low, high, label=f"k = {k}", color=colour, marker=marker)
                 if method == "the paper":
                     check = np.array([row["δ by the paper's check"] for row in rows])
                     ax.plot(x[check > 0], -np.log(check[check > 0]), color=colour, ls=":", lw=1.2)

@@ -135,9 +135,7 @@ def sentence(found: dict[str, Any], needed: list[dict[str, Any]], arguments: Arg
         for method, law in found.items()
     ]
     theirs, ours = ({row["problem"]: row["n"] for row in needed if row["method"] == m} for m in methods.METHODS)
-    ratios = [
-        theirs[seed] / ours[seed] for seed in ours if np.isfinite(ours[seed])
-    ]  # infinite where only ours gets there
+    ratios = [theirs[seed] / n for seed, n in ours.items() if np.isfinite(n)]  # infinite where only ours gets there
     most = f"{np.median(ratios):.0f}" if ratios and np.isfinite(np.median(ratios)) else "infinitely"
     return "; ".join(parts) + f"; certirl needs {most} times fewer samples (median over problems)."
 
@@ -154,8 +152,7 @@ def draw(table: list[dict[str, Any]], needed: list[dict[str, Any]], arguments: A
             rows = [row for row in table if row["method"] == method and row["problem"] == seed]
             n, right, low, high = (np.array([row[x] for row in rows]) for x in ("n", "right", "low", "high"))
             label = f"{rows[0][NORMS[0]]:.0f} ({rows[0][NORMS[1]]:.0f})"
-            bars = np.clip([right - low, high - right], 0, None)
-            ax.errorbar(n, right, bars, color=colour, marker="o", ms=3, lw=1.2, capsize=1.5, label=label)
+            plots.with_errors(ax, n, right, low, high, color=colour, marker="o", label=label)
         ax.axhline(arguments.level, color="black", ls=":", lw=1)
         ax.set(xscale="log", ylim=(0, 1.03), xlabel="samples per action, n", title=method)
     axes[0, 0].set_ylabel("share of right rewards")
@@ -163,16 +160,13 @@ def draw(table: list[dict[str, Any]], needed: list[dict[str, Any]], arguments: A
     for method, colour, marker in zip(methods.METHODS, COLOURS[1::-1], "os", strict=False):
         rows = [row for row in needed if row["method"] == method and np.isfinite(row["n"])]
         x, n, low, high = (np.array([row[key] for row in rows]) for key in (NORMS[0], "n", "n low", "n high"))
-        open_ended = ~np.isfinite(high)
-        high = np.where(open_ended, n, high)
-        style = {"color": colour, "marker": marker, "ms": 5, "ls": "none", "capsize": 2}
-        axes[0, 2].errorbar(x, n, np.clip([n - low, high - n], 0, None), label=method, **style)
-        axes[0, 2].plot(x[open_ended], 1.25 * n[open_ended], "^", color=colour, ms=4)  # the interval has no upper end
-        for row in needed:  # problems that never get there, at the largest n tried
-            if row["method"] == method and not np.isfinite(row["n"]):
-                axes[0, 2].plot(
-                    row[NORMS[0]], arguments.samples(method)[-1], marker="^", mfc="none", color=colour, ms=7
-                )
+        open_ended, style = ~np.isfinite(high), {"color": colour, "ls": "none"}
+        ends = np.where(open_ended, n, high)
+        plots.with_errors(axes[0, 2], x, n, low, ends, marker=marker, label=method, **style)
+        axes[0, 2].plot(x[open_ended], 1.25 * n[open_ended], "^", ms=4, **style)  # the interval has no upper end
+        never = [row[NORMS[0]] for row in needed if row["method"] == method and not np.isfinite(row["n"])]
+        most = arguments.samples(method)[-1]  # of problems that never get there
+        axes[0, 2].plot(never, np.full(len(never), most), "^", mfc="none", ms=7, **style)
         if len(x) >= 3:
             fit, ends = fit_power_law(x, n), np.array([x.min(), x.max()])
             line = np.exp(fit.intercept) * ends**fit.slope

@@ -51,15 +51,8 @@ def play(task: list[Any]) -> dict[str, Any]:
     method, problem_seed, samples, states, steps, rollouts, discount, seed = task
     problem = random_polynomial(seed=problem_seed)
     numbers = [seed, problem_seed, list(METHODS).index(method)]
-    solution = solve(
-        problem,
-        expert=0,
-        discount=discount,
-        samples=samples,
-        rng=np.random.default_rng(numbers),
-        progress=False,
-        **METHODS[method],
-    )
+    asked = {"discount": discount, "samples": samples, "progress": False, **METHODS[method]}
+    solution = solve(problem, expert=0, rng=np.random.default_rng(numbers), **asked)
     if solution.reward is None:
         return {"method": method, "problem": problem_seed, "found": False}
     check = rollout_check(
@@ -93,16 +86,9 @@ def run(arguments: Arguments, runner: Runner) -> Findings:
     runs = runner(play, tasks, unit="problems")
     curves = ("states", "played", "standard error", "truth")
     summary = [{key: value for key, value in run.items() if key not in curves} for run in runs]
+    names = ("method", "problem", "rival", "s", "played", "error", "truth")
     table = [
-        {
-            "method": run["method"],
-            "problem": run["problem"],
-            "rival": alternative + 1,
-            "s": s,
-            "played": p,
-            "error": e,
-            "truth": t,
-        }
+        dict(zip(names, (run["method"], run["problem"], alternative + 1, s, p, e, t), strict=True))
         for run in runs
         if run["found"]
         for alternative in range(len(run["played"]))

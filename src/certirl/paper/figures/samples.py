@@ -45,18 +45,10 @@ def prove(task: list[Any]) -> tuple[float | None, bool]:
     """Transitions per action at which one run of `solve` certifies, None if it does not; and whether that is false."""
     problem_seed, size, discount, delta, most, seed, number = task
     problem = random_polynomial(seed=problem_seed)
-    solution = solve(
-        problem,
-        expert=0,
-        basis=Legendre(size),
-        columns=3,
-        tail=0,
-        discount=discount,
-        delta=delta,
-        samples=most,
-        rng=np.random.default_rng([seed, problem_seed, number]),
-        progress=False,
-    )
+    rng = np.random.default_rng([seed, problem_seed, number])
+    declared: dict[str, Any] = {"basis": Legendre(size), "columns": 3, "tail": 0}
+    asked: dict[str, Any] = {"discount": discount, "delta": delta, "samples": most, "progress": False}
+    solution = solve(problem, expert=0, rng=rng, **declared, **asked)
     if solution.reward is None or solution.status != "certified":
         return None, False
     return float(solution.samples), problem.true_margin(solution.reward, discount=discount) <= 0
