@@ -81,10 +81,6 @@ def avoids_termination(rows: Comparisons, walked: Callable[[], tuple[Episodes, E
 
     The first is read off the comparisons; alone it would also hold for an expert that seeks a terminal state to which
     no single action leads. If effects were estimated, "never" means more seldom than the estimate can resolve.
-
-    Args:
-        rows: the comparisons.
-        walked: makes episodes of the expert and of random actions, from the same states.
     """
     effects = rows.effects
     if (effects.continuing > 0.5).all() or not len(rows):

@@ -344,14 +344,7 @@ def alternatives_of(expert: int, n_actions: int) -> tuple[int, ...]:
 
 
 def check_problem(discount: Any, expert: Any, n_actions: int, *, of_states: bool = True) -> float:
-    """γ as a float; refuse, with a sentence, a discount, an expert or a number of actions that make no problem.
-
-    Args:
-        discount: γ.
-        expert: one action.
-        n_actions: A.
-        of_states: whether a function of states would have been an expert too, for the sentence.
-    """
+    """γ as a float; refuse, with a sentence, a discount, an expert or a number of actions that make no problem."""
     check_expert(expert, n_actions, of_states=of_states)
     return as_probability(discount, "discount")
 

@@ -76,12 +76,7 @@ class Choice(Record):
 
 
 def as_asked(components: tuple[Component, ...], columns: Any) -> Choice | None:
-    """The choice if functions and columns are both given, else None.
-
-    Args:
-        components: with their bases; none if these are to be chosen.
-        columns: a number of functions of the state for all components, or one for each; or these functions.
-    """
+    """The choice if functions and columns are both given, else None."""
     if columns is None or not components:
         return None
     meaning = "a whole number of functions of the basis"
@@ -129,18 +124,7 @@ def choose(
     expert: int,
     periodic: Sequence[int] = (),
 ) -> tuple[list[Moments], Choice]:
-    """Measure the data in the functions asked for, or in those that predict held-out data best: one walk.
-
-    Args:
-        stream: the data.
-        domain: the box of states.
-        n_actions: A.
-        components: with the functions of rewards and values; none if these are to be chosen.
-        columns: how many of them describe the state; chosen if None.
-        discount: γ.
-        expert: the action that the expert takes.
-        periodic: coordinates that are periodic.
-    """
+    """Measure the data in the functions asked for, or in those that predict held-out data best: one walk."""
     asked = as_asked(components, columns)
     if asked is not None:
         return asked.moments(stream, n_actions), asked
@@ -194,13 +178,7 @@ def _choose_all(
 
 
 def _largest_bases(domain: Box, periodic: Sequence[int], least: int = 1) -> list[Basis]:
-    """The bases to choose from, with the most functions to measure: one for each family, or one on a box.
-
-    Args:
-        domain: the box of states.
-        periodic: coordinates that are periodic.
-        least: functions that each basis has.
-    """
+    """The bases to choose from, with the most functions to measure: one for each family, or one on a box."""
     if len(domain) == 1:
         return [family(max(*ROW_SIZES, least)).on(domain) for family in ((Fourier,) if periodic else FAMILIES)]
     degrees = (of_degree(domain, degree, periodic) for degree in range(2, 11))
@@ -219,12 +197,7 @@ def widened(moments: Sequence[Moments], choice: Choice, tail: TailNumber, discou
     If no number of columns does that, those with which the tail costs least. Without a reward yet, the span of V is
     taken for 1, the least that a margin of 1 can have.
 
-    Args:
-        moments: of every component.
-        choice: by held-out data.
-        tail: the tail of a component with some columns as a number.
-        discount: γ.
-        expert: the action that the expert takes.
+    ``tail`` says τ of a component with some columns.
     """
     criteria = [bellman(estimate(each), discount=discount, expert=expert) for each in moments]
     recovery = recover(criteria, components=choice.components)
@@ -265,12 +238,7 @@ def cheapest(
 ) -> list[Sequence[Component]]:
     """For every family that can be chosen the columns that cost less than 1, or least, as bases of components.
 
-    Args:
-        asked: components with their bases; none if these are to be chosen.
-        columns: a number of them; None if `widened` chooses it.
-        domain: the box of states.
-        periodic: coordinates that are periodic.
-        cost: of a component with some columns.
+    ``cost`` is that of a component with some columns; a number of columns is chosen by `widened` if none is given.
     """
     families = [asked] if asked else [basis.components for basis in _largest_bases(domain, periodic)]
     return [

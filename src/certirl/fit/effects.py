@@ -258,11 +258,7 @@ def value_basis(
 ) -> Basis:
     """The functions of V: random sigmoids beyond four coordinates, else polynomials of a total degree.
 
-    Args:
-        domain: the box.
-        periodic: coordinates that are periodic, with frequencies in place of polynomials.
-        most: functions, at most.
-        states: of a log ``[n, d]``, the units of random sigmoids; None for those of the box.
+    There are ``most`` functions at most; random sigmoids are placed at states of a log, if these are given.
     """
     if len(domain) > MOST_COORDINATES:
         data = np.array(domain).T if states is None else states

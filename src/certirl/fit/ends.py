@@ -136,10 +136,7 @@ def _paid(reward: Any, before: Array, action: int, after: Array) -> Array:
 def avoided_ends(expert: Episodes, others: Episodes, often: int = 1) -> TerminalBoxes:
     """Boxes of the ends that the expert reaches clearly more rarely than it does disturbed, from the same states.
 
-    Args:
-        expert: its episodes.
-        others: of the disturbed expert.
-        often: how many times as often the disturbed expert ends there, at least.
+    The disturbed expert must end there ``often`` times as often, at least.
     """
     states = np.concatenate([episodes.last[episodes.over] for episodes in (*[expert] * often, others)])
     by_chance = np.arange(len(states)) >= often * expert.over.sum()

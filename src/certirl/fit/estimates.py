@@ -207,12 +207,8 @@ def estimate_effects(
 ) -> EffectModel:
     """The effects of the actions on a basis: observed or drawn where noise is small beside them, else regressed.
 
-    Args:
-        problem: with the source; a log is used as it is.
-        basis: the functions of V.
-        samples: states to ask a simulator about, or transitions of every action if it is noisy.
-        rng: the generator.
-        paired: draw with the same random numbers for every action; by a trial if None.
+    A noisy simulator is asked for ``samples`` transitions of every action, one without noise about that many states; a
+    log is used as it is. A trial decides whether actions share their random numbers if ``paired`` is None.
     """
     source = problem.source
     if isinstance(source, Logged):

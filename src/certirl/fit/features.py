@@ -204,15 +204,7 @@ def feature_path(
     features: Features,
     preference: Preference,
 ) -> FeaturePath | None:
-    """The path of rewards, a row for each number of features; None if no weights favour the expert.
-
-    Args:
-        problem: expert and discount.
-        model: the effects of the actions.
-        rows: the comparisons.
-        features: f_i.
-        preference: signs and a guess.
-    """
+    """The path of rewards, a row for each number of features; None if no weights favour the expert."""
     _check_different(features, model.effects.states, model.effects.n_actions)
     if isinstance(model, RegressionModel):
         values = _regressed_values(rows, features, problem.discount)
@@ -365,14 +357,7 @@ class _Weights(NamedTuple):
 
 
 def _weights(gains: Gains, preference: Preference, allowed: NDArray[np.bool_], price: float) -> _Weights | None:
-    """The weights of least loss at a price; None if no weights favour the expert on average.
-
-    Args:
-        gains: the rows.
-        preference: signs and a guess.
-        allowed: which features may differ from the guess ``[p]``.
-        price: λ.
-    """
+    """The weights of least loss at a price; None if no weights favour the expert on average."""
     from scipy.optimize import linprog
     from scipy.sparse import csr_array, eye_array, hstack, vstack
 

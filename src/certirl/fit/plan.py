@@ -539,12 +539,6 @@ def _fit(basis: Basis, after: Array, goals: Array, over: NDArray[np.bool_]) -> t
 
     Differences between actions decide the policy and are much smaller than V: those at each state are fitted in units
     of their own, with `DECISIVE` times the weight of V itself.
-
-    Args:
-        basis: the functions of V.
-        after: next states of every action, from n states ``[A, n, d]``.
-        goals: V there ``[A, n]``.
-        over: which next states are terminal, of which the value is known ``[A, n]``.
     """
     values = np.stack([basis.values(rows) for rows in after])
     level, target, compared = values[~over], goals[~over], ~over.any(axis=0)

@@ -330,10 +330,6 @@ def least_norm_of_sums(rows: Rows, guess: float | None = None) -> tuple[str, Arr
     but t scales with the margin, so the direction of x is the same for every C > 0, and x vanishes exactly when there
     is no solution (the trick of Lawson and Hanson's chapter 23). In units where ‖x‖ is about 1, C = 1 keeps all digits;
     these units are found on the way.
-
-    Args:
-        rows: the constraints; every component has rows of every alternative action.
-        guess: ‖x‖ of a similar program.
     """
     scale = guess or float(np.sqrt(rows.components)) / (float(np.linalg.norm(rows.values, axis=1).max()) or 1.0)
     first, nothing = scale, np.zeros(len(rows.values))

@@ -158,14 +158,7 @@ def recover(
         >>> recovery.status, round(recovery.margin, 6)
         ('solved', 1.0)
     """
-    criteria = [criteria] if isinstance(criteria, Bellman) else list(as_listed(criteria, "criteria"))
-    if not criteria or not all(isinstance(criterion, Bellman) for criterion in criteria):
-        raise TypeError(f"criteria must be what certirl.steps.bellman returns, one or several, got {shown(criteria)}")
-    if not all(isinstance(component, Component) for component in as_listed(components, "components")):
-        raise TypeError(f"components must be those of a basis, basis.components, got {shown(components)}")
-    components = tuple(components) or criteria[0].basis.components
-    if len(components) != len(criteria):
-        raise ValueError(f"there are {len(components)} components but {len(criteria)} criteria")
+    criteria, components = _as_criteria(criteria, components)
     _check(objective, slack, tolerance, max_rounds)
     if len(criteria) > 1 and (cover is not None or slack is not None):
         raise ValueError("several components are solved with all constraints at all states: leave cover and slack out")
@@ -199,6 +192,19 @@ def recover(
     else:
         return task.recovery(Reason.ROUNDS.finding(), max_rounds)
     return task.finished(answer, solves, soft=slack is not None, cover=cover, tolerance=tolerance)
+
+
+def _as_criteria(criteria: Any, components: Any) -> tuple[list[Bellman], tuple[Component, ...]]:
+    """The criteria, one for each component, with the components."""
+    criteria = [criteria] if isinstance(criteria, Bellman) else list(as_listed(criteria, "criteria"))
+    if not criteria or not all(isinstance(criterion, Bellman) for criterion in criteria):
+        raise TypeError(f"criteria must be what certirl.steps.bellman returns, one or several, got {shown(criteria)}")
+    if not all(isinstance(component, Component) for component in as_listed(components, "components")):
+        raise TypeError(f"components must be those of a basis, basis.components, got {shown(components)}")
+    components = tuple(components) or criteria[0].basis.components
+    if len(components) != len(criteria):
+        raise ValueError(f"there are {len(components)} components but {len(criteria)} criteria")
+    return criteria, components
 
 
 def distinct(criterion: Bellman) -> NDArray[np.bool_]:

@@ -118,12 +118,7 @@ def regress(
 ) -> Regression:
     """Fit (P_aφ)(s) by least squares, with the columns that predict held-out rows best.
 
-    Args:
-        log: the transitions.
-        basis: φ, of V.
-        is_terminal: which states are terminal.
-        marked: which transitions lead to a terminal state ``[n]``, if the log knows better.
-        degrees: of the columns to compare, in units of the degree of V.
+    The log may mark which of its transitions lead to terminal states; degrees of the columns are in units of that of V.
     """
 
     def goals(rows: NDArray[np.intp]) -> Array:

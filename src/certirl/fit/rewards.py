@@ -125,12 +125,7 @@ def read_reward(
 ) -> Reading:
     """R of a fitted value, at every point of its grid.
 
-    Args:
-        problem: with the source.
-        model: of the effects.
-        fit: V, and R at the states compared and at the judged ones.
-        judged: where R is judged.
-        lifted: the value of continuing was chosen: R stays as it was fitted, without the states that terminate.
+    Where the value of continuing was chosen (``lifted``), R stays as it was fitted, without the states that terminate.
     """
     grid = as_grid(fit.reward_basis)
     exact = value = value_function(model.effects.basis, fit.value, problem.is_terminal)

@@ -182,16 +182,7 @@ def check_margin(margin: Any) -> None:
 def profile_at(
     states: Array, data: Array, policy: Policy, domain: Box, periodic: tuple[int, ...], *, margin: Margin = None
 ) -> Array:
-    """m(s) ``[n]`` at any states: from 0 at a switch to 1 beyond the tube.
-
-    Args:
-        states: ``[n, d]``.
-        data: states between which switches are located ``[m, d]``.
-        policy: the expert.
-        domain: the box.
-        periodic: coordinates that are periodic.
-        margin: as for `comparisons`.
-    """
+    """m(s) ``[n]`` at any states: from 0 at a switch to 1 beyond the tube."""
     check_margin(margin)
     if callable(margin):
         answer = call(margin, states, what="margin", read=lambda answer: as_reals(answer, "margin(states)"))
@@ -294,13 +285,7 @@ def _reward_at(effects: Effects, w: Array, discount: float) -> Array:
 
 
 def choose_width(rows: Comparisons, *, reward_basis: Any, **program: Any) -> tuple[Comparisons, Any]:
-    """The rows, and the functions of R, with random sigmoids of the width that explains held-out states best.
-
-    Args:
-        rows: the comparisons, with random sigmoids as functions of V.
-        reward_basis: random sigmoids of R.
-        program: as for `fit_value`.
-    """
+    """The rows, and the functions of R, with random sigmoids of the width that explains held-out states best."""
     sigmoids, n = rows.effects.basis, len(rows.effects)
     stride = max(n // TRIED, 1)
     tried, held_out = (np.arange(n) % stride == 0, (np.arange(n) // stride) % 3 == 0)
@@ -327,12 +312,7 @@ def as_grid(basis: Functions) -> Cells | None:
 
 
 class LeastSquares:
-    """Coefficients of functions ψ that fit goals at given states best; on a grid second differences are penalised.
-
-    Args:
-        basis: ψ.
-        states: ``[n, d]``.
-    """
+    """Coefficients of functions ψ that fit goals at given states best; on a grid second differences are penalised."""
 
     def __init__(self, basis: Functions, states: Array) -> None:
         from scipy.linalg import cho_factor, cho_solve

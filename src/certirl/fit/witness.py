@@ -141,11 +141,6 @@ def find_conflict(policy: Policy, rows: Comparisons, shortfall: Array) -> Witnes
 
     Rows are added where the shortest answer so far fails, until they cancel up to `NEGLIGIBLE`, or it fails nowhere.
     The length of their sum is the largest advantage that a V can have, per unit of its coefficients.
-
-    Args:
-        policy: the expert.
-        rows: all comparisons.
-        shortfall: by how much the soft answer stays below their margins ``[m]``.
     """
     outside = np.flatnonzero(rows.margins >= 1.0)
     missed = shortfall[outside] >= rows.margins[outside]

@@ -213,12 +213,7 @@ def _check_dynamics(dynamics: Any, origin: Source | None, given: Mapping[str, An
 
 
 def _check_effect(asked: Request, given: Mapping[str, Any]) -> None:
-    """Refuse keywords that would be without effect.
-
-    Args:
-        asked: the call.
-        given: its keywords, with None for those left out.
-    """
+    """Refuse keywords that would be without effect."""
     is_policy, is_proof = asked.policy.constant is None, asked.delta is not None
     why = dict[str, str]()
     if not asked.is_simulator:

@@ -930,13 +930,7 @@ def findings_of(
 
 
 def unproved(claim: Certificate | Refutation, tail: TailLike, rows: int | None = None) -> Finding:
-    """Why an attempt at a proof gave none, and what to change.
-
-    Args:
-        claim: the attempt.
-        tail: the declaration behind τ.
-        rows: of the log that was divided; None for draws.
-    """
+    """Why an attempt at a proof gave none, and what to change."""
     if isinstance(claim, Refutation):
         return Reason.UNPROVED.finding(what="the absence of a reward", missing=claim.missing)
     if not 0 < claim.margin < inf:

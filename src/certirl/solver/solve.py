@@ -316,13 +316,7 @@ def fitted(moments: Sequence[Moments], choice: Choice, *, discount: float, exper
 
 
 class ProgramLearner:
-    """Learns rewards from training moments; see `search.Learner`.
-
-    Args:
-        case: what is to be proved.
-        choice: the functions of rewards and of the state.
-        objective: of the program; those in `TRIED` if None.
-    """
+    """Learns rewards from training moments; see `search.Learner`."""
 
     def __init__(self, case: Case, choice: Choice, objective: str | None) -> None:
         self.case, self.fewest = case, max(choice.columns) + 2

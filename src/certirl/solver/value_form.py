@@ -8,6 +8,7 @@ grid whose size is set by the number of states; margins fall to 0 beside a switc
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from math import ceil
 from typing import Any, NamedTuple
@@ -80,7 +81,7 @@ from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
 from certirl.proof.case import Case, bounding_tail
 from certirl.proof.tails import TailLike, least_columns, tail_number
-from certirl.solver.methods import FeatureForm, ValueForm
+from certirl.solver.methods import FeatureForm
 from certirl.solver.request import Request
 from certirl.solver.search import Learned, Outcome
 from certirl.solver.solution import Compared, Diagnostics, Estimate, Share, Solution, unproved
@@ -102,83 +103,96 @@ FEWEST_STAYING = 50  # of them: with fewer that stay within the data nothing is 
 def explain(asked: Request, *, tried: bool = True) -> Solution:
     """Find R under which the expert's actions are best where possible: ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``.
 
-    Args:
-        asked: the call of `solve`; ``basis`` are the functions of V, which say which coordinates are periodic.
-        tried: try R out, on fresh states and by planning on R alone, as far as that is possible.
+    The functions of V that are asked for say which coordinates are periodic. R is tried out as far as that is possible.
     """
-    source, method, policy, discount = asked.origin, asked.by_states, asked.policy, asked.discount
-    named = method if isinstance(method, FeatureForm) else None
-    smoothness = method.smoothness if isinstance(method, ValueForm) else None
-    watch = announcer(asked.progress)
+    source, watch = asked.origin, announcer(asked.progress)
     generator = source.generator(asked.rng, "solve_policy")
-    states = source.states
-    basis = value_basis(asked.domain, source.periodic, states=states) if asked.basis is None else asked.basis
+    basis = value_basis(asked.domain, source.periodic, states=source.states) if asked.basis is None else asked.basis
     periodic = source.periodic if asked.basis is None else basis.periodic_axes
-    problem = ValueProblem(source, policy, discount, periodic, *source.terminal())
+    problem = ValueProblem(source, asked.policy, asked.discount, periodic, *source.terminal())
     # Threads of a matrix library would cost more than they gain: the products are many and small.
     with one_blas_thread:
         model = estimate_effects(problem, basis, asked.samples, generator, asked.paired)
         watch(f"1 of {STAGES}: the effects of the actions are known at {len(model.effects):,} states", 1, STAGES)
-        rows = comparisons(model.effects, policy, margin=method.margin)
-        dynamics, is_regressed = model.dynamics, isinstance(model, RegressionModel)
-        is_lifted = False
-        if problem.is_terminal is not None and named is None:
-            boxes = None
-            if choices(rows).avoided > RARELY:
-                boxes = some_avoided(*walked_ends(dynamics, policy, disturbed(policy), discount, MANY_WALKS))
-            if boxes is not None and len(asked.domain) <= MOST_COORDINATES:
-                model = model.with_ends(problem, boxes, generator)
-                rows = comparisons(model.effects, policy, margin=method.margin)
-            else:
-                chance = uniform_policy(rows.effects.n_actions)
-                is_lifted = avoids_termination(rows, lambda: walked_ends(dynamics, policy, chance, discount))
-        sigmoids = isinstance(basis, Sigmoids)
-        price = SIGMOID_PRICE if sigmoids else PRICE
-        program: dict[str, Any] = {
-            "discount": discount,
-            "reward_basis": _reward_basis(asked.domain, periodic, len(rows.effects), states),
-            "price": price if method.slack is None else method.slack,
-        }
-        if sigmoids:
-            rows, program["reward_basis"] = choose_width(rows, **program)
-            model = replace(model, effects=rows.effects)
-        if smoothness is not None:
-            program["smoothness"] = smoothness
-        elif is_regressed and asked.delta is None and named is None:
-            program["smoothness"] = 0.0 if sigmoids else SMOOTHNESS
-        judged = judged_states(problem, model)
-        program["further"] = model.at(judged.states)
-        lifted, path, failed, solution = None, None, False, None
-        if named is not None:
-            try:
-                fit, path = _fit_features(problem, model, rows, named, program)
-            except SolverFailed:
-                fit, failed = fit_value(rows, **program), True
-        elif is_lifted:
-            lifted = fit_lifted_value(rows, **program)
-            fit = lifted.fit
-        elif not source.is_log and isinstance(model, LogModel) and not is_regressed and model.effects.basis.has_ends:
-            prices = (SMOOTHNESS, 0.0) if smoothness is None else (smoothness,)
-            fits = [fit_value(rows, **program | {"smoothness": price}) for price in prices]
-            made = [_concluded(problem, model, rows, each, judged, None) for each in fits]
-            solution = min(made, key=lambda each: _distance(each, dynamics, policy)) if len(made) > 1 else made[0]
-        else:
-            fit = fit_value(rows, **program)
+        solution, model = _found(asked, problem, model, generator)
         watch(f"2 of {STAGES}: V and R are found", 2, STAGES)
-        if solution is None:
-            solution = _concluded(problem, model, rows, fit, judged, lifted, path)
-        del rows  # of many numbers, and trials need memory of their own
-        if named is not None and path is None:
-            reason = Reason.SOLVER if failed else Reason.NO_FEATURES
-            finding = (Reason.ALL_ALIKE if solution.stats.all_alike else reason).finding()
-            solution = replace(solution, reward=None, witness=None).judged(finding)
-        elif tried and source.is_log:
-            solution = _tried_in_a_model(solution, model, policy)
-        elif tried:
-            assert isinstance(dynamics, Nearby)
-            solution = try_out(solution, asked, rng=generator, known=dynamics)
+        if tried and solution.reward is not None and source.is_log:
+            solution = _tried_in_a_model(solution, model, asked.policy)
+        elif tried and solution.reward is not None:
+            solution = try_out(solution, asked, rng=generator, known=model.dynamics)
         watch(f"3 of {STAGES}: errors are estimated and the reward is tried", 3, STAGES)
         return solution
+
+
+def _found(
+    asked: Request, problem: ValueProblem, model: EffectModel, rng: np.random.Generator
+) -> tuple[Solution, EffectModel]:
+    """The answer before it is tried, and the effects behind it; comparisons, which are many numbers, are let go."""
+    method, domain = asked.by_states, problem.domain
+    rows = comparisons(model.effects, problem.policy, margin=method.margin)
+    is_lifted = False
+    if problem.is_terminal is not None and not isinstance(method, FeatureForm):
+        boxes = _avoided_boxes(problem, model, rows)
+        if boxes is None:
+            chance = uniform_policy(rows.effects.n_actions)
+            walked = partial(walked_ends, model.dynamics, problem.policy, chance, problem.discount)
+            is_lifted = avoids_termination(rows, walked)
+        else:
+            model = model.with_ends(problem, boxes, rng)
+            rows = comparisons(model.effects, problem.policy, margin=method.margin)
+    sigmoids, is_regressed = isinstance(model.effects.basis, Sigmoids), isinstance(model, RegressionModel)
+    is_modelled = isinstance(model, LogModel) and not is_regressed and not problem.source.is_log
+    price = (SIGMOID_PRICE if sigmoids else PRICE) if method.slack is None else method.slack
+    reward_basis = _reward_basis(domain, problem.periodic, len(rows.effects), problem.source.states)
+    program: dict[str, Any] = {"discount": problem.discount, "reward_basis": reward_basis, "price": price}
+    if sigmoids:
+        rows, program["reward_basis"] = choose_width(rows, **program)
+        model = replace(model, effects=rows.effects)
+    usual = SMOOTHNESS if is_regressed and asked.delta is None and not sigmoids else 0.0
+    judged = judged_states(problem, model)
+    program["further"] = model.at(judged.states)
+    if isinstance(method, FeatureForm):
+        return _by_features(problem, model, rows, method, judged, program), model
+    program["smoothness"] = usual if method.smoothness is None else method.smoothness
+    if is_lifted:
+        lifted = fit_lifted_value(rows, **program)
+        return _concluded(problem, model, rows, lifted.fit, judged, lifted), model
+    is_open = is_modelled and model.effects.basis.has_ends and method.smoothness is None
+    prices = (SMOOTHNESS, 0.0) if is_open else (program["smoothness"],)
+    fits = [fit_value(rows, **program | {"smoothness": price}) for price in prices]
+    made = [_concluded(problem, model, rows, fit, judged) for fit in fits]
+    if len(made) == 1:
+        return made[0], model
+    return min(made, key=lambda each: _distance(each, model.dynamics, problem.policy)), model
+
+
+def _avoided_boxes(problem: ValueProblem, model: EffectModel, rows: Comparisons) -> Array | None:
+    """Boxes of the ends that the expert avoids while it seeks others; None if V needs no number for them."""
+    if choices(rows).avoided <= RARELY or len(problem.domain) > MOST_COORDINATES:
+        return None
+    policy = problem.policy
+    return some_avoided(*walked_ends(model.dynamics, policy, disturbed(policy), problem.discount, MANY_WALKS))
+
+
+def _by_features(
+    problem: ValueProblem,
+    model: EffectModel,
+    rows: Comparisons,
+    method: FeatureForm,
+    judged: JudgedStates,
+    program: dict[str, Any],
+) -> Solution:
+    """The answer in features; without a reward if none favours the expert."""
+    reason = Reason.NO_FEATURES
+    try:
+        fit, path = _fit_features(problem, model, rows, method, program)
+    except SolverFailed:
+        fit, path, reason = fit_value(rows, **program), None, Reason.SOLVER
+    solution = _concluded(problem, model, rows, fit, judged, path=path)
+    if path is not None:
+        return solution
+    finding = (Reason.ALL_ALIKE if solution.stats.all_alike else reason).finding()
+    return replace(solution, reward=None, witness=None).judged(finding)
 
 
 def _fit_features(
@@ -230,7 +244,7 @@ def _concluded(
     rows: Comparisons,
     fit: ValueFit,
     judged: JudgedStates,
-    lifted: LiftedFit | None,
+    lifted: LiftedFit | None = None,
     path: FeaturePath | None = None,
 ) -> Solution:
     """The solution with all that the data say of it, before it is tried."""
@@ -335,13 +349,6 @@ def _fresh(asked: Request, rows: int, known: Nearby | None, periodic: tuple[int,
 
     With noise, `DRAWS` next states of each fresh state are drawn. Where no transitions are known before, half of the
     rows, of one coordinate a quarter, are spread instead, for the model.
-
-    Args:
-        asked: the call of `solve`.
-        rows: of each action.
-        known: transitions that are known before; None if none are, and there is noise.
-        periodic: coordinates that are periodic.
-        rng: the generator.
     """
     simulator: Any = asked.origin.for_purpose("trials").data
     problem = ValueProblem(asked.origin, asked.policy, asked.discount, periodic, terminal_of(simulator))
@@ -359,15 +366,8 @@ def _fresh(asked: Request, rows: int, known: Nearby | None, periodic: tuple[int,
     return Fresh(states, moved, live_states(simulator, MOST_STARTS, rng), known + model, 0.0)
 
 
-def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, known: Nearby | None = None) -> Solution:
-    """Try a reward on fresh states of a simulator and by planning on R alone; status and reason say how that went.
-
-    Args:
-        solution: with R and V.
-        asked: the call of `solve`, with the expert, and the rows of each action that may be drawn: none, no trial.
-        rng: the generator.
-        known: the transitions of the answer; None if they are not at hand, and there is noise.
-    """
+def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, known: Any = None) -> Solution:
+    """Try a reward on fresh states of a simulator and by planning on R alone; status and reason say how that went."""
     trials, policy, periodic, value = _trials(asked), asked.policy, solution.stats.periodic, solution.value
     assert value is not None
     if not trials:
@@ -550,12 +550,7 @@ TOLERABLE = 1e-3  # of the value's span: the cost of a tail up to which columns 
 
 
 class ValueLearner:
-    """Learns rewards by the value form; see `search.Learner`.
-
-    Args:
-        case: what is to be proved.
-        asked: the call of `solve`.
-    """
+    """Learns rewards by the value form; see `search.Learner`."""
 
     def __init__(self, case: Case, asked: Request) -> None:
         self.case, self.fewest = case, max(case.parts[0].columns.size + 2, FEWEST)
