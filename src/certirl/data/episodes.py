@@ -135,19 +135,14 @@ class Steps(Record):
         """The steps of episodes, of rows of a table.
 
         Without next states, the next state is the one in the next row of the episode. An episode then ends with a row
-        for its last state, without an action (nan, or below 0). If there is an action, its next state is unknown: the
-        row serves as the last state all the same.
+        for its last state, without an action (nan, or below 0 unless it is a control). If there is an action, its next
+        state is unknown: the row serves as the last state all the same.
 
-        Args:
-            begun: keep only steps that begin in the first ``begun`` rows, of rows whose episodes come one after the
-                other; two more rows tell how these steps continue.
-            controls: actions are controls, which may be negative.
-            unit: of ``step``, for the note that steps are not equally long.
+        Kept are the steps that begin in the first ``begun`` rows, of rows whose episodes come one after the other; two
+        more rows tell how these steps continue. ``unit`` is that of `step`, for the note that steps differ in length.
         """
-        assert self.episodes is not None
         rows = self.where(np.lexsort([column for column in (self.step, self.episodes) if column is not None]))
-        episodes, kept = rows.episodes, np.arange(len(self)) < (len(self) if begun is None else begun)
-        assert episodes is not None
+        episodes, kept = np.asarray(rows.episodes), np.arange(len(self)) < (len(self) if begun is None else begun)
         over = np.zeros(len(self), dtype=bool) if rows.terminal is None else rows.terminal
         last = np.append(episodes[1:] != episodes[:-1], True)
         rows = replace(rows, episodes=numbered(episodes), terminal=over, step=None).noted(*_uneven(rows, last, unit))
@@ -170,21 +165,13 @@ class Steps(Record):
 
 def _lost(cut: int, ended: int) -> list[str]:
     """Notes about last actions without a next state, of episodes that were cut off and that were terminated."""
-    notes = []
-    if cut:
-        notes.append(
-            f"the last action of {number_of(cut, 'episode')} has no next state in the data and was left out, as if a "
-            "time limit had cut the episode off"
-        )
-    if ended:
-        notes.append(
-            Bias(
-                f"the last action of {number_of(ended, 'episode')} was left out because of where it led: to a terminal "
-                "state that is not in the data",
-                "add a last row to each of these episodes, with its last state and without an action",
-            )
-        )
-    return notes
+    of_cut, of_ended = (f"the last action of {number_of(count, 'episode')}" for count in (cut, ended))
+    why = "has no next state in the data and was left out, as if a time limit had cut the episode off"
+    biased = Bias(
+        f"{of_ended} was left out because of where it led: to a terminal state that is not in the data",
+        "add a last row to each of these episodes, with its last state and without an action",
+    )
+    return [f"{of_cut} {why}"] * bool(cut) + [biased] * bool(ended)
 
 
 def _uneven(rows: Steps, last: NDArray[np.bool_], unit: str) -> list[str]:
@@ -408,8 +395,8 @@ def _account(beyond: Array, ends: Array, domain: Box, rows: NDArray[np.intp] | N
 
 def _absorbed(steps: Steps, n_actions: int) -> Steps:
     """The steps, and rows from every terminal state to itself, which belong to no episode."""
-    assert steps.terminal is not None
-    final, count = np.repeat(steps.next_states[steps.terminal], n_actions, axis=0), int(steps.terminal.sum())
+    terminal = np.asarray(steps.terminal)
+    final, count = np.repeat(steps.next_states[terminal], n_actions, axis=0), int(terminal.sum())
     actions, none = np.tile(np.arange(n_actions), count), np.full(len(final), -1)
     standing = Steps(final, actions, final, np.ones(len(final), dtype=bool), none, None, none)
     states = f"{count:,} terminal state{'s were' if count > 1 else ' was'} made absorbing"
@@ -421,7 +408,9 @@ def steps_in(source: Any) -> Steps:
     if all(hasattr(source, name) for name in ("obs", "acts", "next_obs", "dones")):  # imitation's flat record
         return _flat_steps(source)
     is_single = isinstance(source, Episode) or any(hasattr(source, name) for name in ("observations", "acts", "states"))
-    episodes = [as_episode(episode) for episode in ([source] if is_single else _listed(source))]
+    if not is_single and not isinstance(source, Iterable):
+        raise TypeError(f"{type(source).__name__} holds no episodes: it cannot be iterated over")
+    episodes = [as_episode(episode) for episode in ([source] if is_single else source)]
     played = {number: episode for number, episode in enumerate(episodes) if len(episode)}
     if not played:
         raise ValueError(f"there are no steps in these {len(episodes)} episodes")
@@ -429,14 +418,15 @@ def steps_in(source: Any) -> Steps:
     actions = {number: flat(episode.actions) for number, episode in played.items()}
     _check_alike("states", states)
     _check_alike("actions", actions)
+    lengths = [len(episode) for episode in played.values()]
+    terminal = np.zeros(sum(lengths), dtype=bool)
+    terminal[np.cumsum(lengths) - 1] = [episode.terminated for episode in played.values()]
     steps = Steps(
         np.concatenate([values[:-1] for values in states.values()]),
         np.concatenate(list(actions.values())),
         np.concatenate([values[1:] for values in states.values()]),
-        np.concatenate(
-            [np.arange(len(e)) == len(e) - 1 if e.terminated else [False] * len(e) for e in played.values()]
-        ),
-        np.concatenate([np.full(len(episode), number, dtype=np.intp) for number, episode in played.items()]),
+        terminal,
+        np.repeat(list(played), lengths),
     )
     empty = len(episodes) - len(played)
     return steps.noted(f"{empty} episodes without a step were left out") if empty else steps
@@ -483,13 +473,6 @@ def as_episode(source: Any) -> Episode:
         f"{type(source).__name__} is no episode: it needs states, the last one included, and actions; write "
         "certirl.logs.Episode(states, actions, terminated)"
     )
-
-
-def _listed(source: Any) -> Iterable[Any]:
-    try:
-        return iter(source)
-    except TypeError:
-        raise TypeError(f"{type(source).__name__} holds no episodes: it cannot be iterated over") from None
 
 
 def _columns(values: Any, name: str = "states") -> Array:

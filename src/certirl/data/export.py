@@ -277,11 +277,8 @@ def interval_mdp(
     origin = as_source(source)
     each = origin.number_to_draw(samples, usual=USUAL_SAMPLES)
     delta = as_delta(delta)
+    lipschitz = None if lipschitz is None else as_number(lipschitz, "lipschitz", least=0)
     grid = _divided(cells, origin.domain)
-    widening = 0.0
-    if lipschitz is not None:
-        diameter = float(np.linalg.norm(grid.sides))
-        widening = as_number(lipschitz, "lipschitz", least=0) * diameter
     size, actions = int(np.prod(grid.shape)), origin.n_actions
     if isinstance(origin, Logged):
         is_ended, ends, assumed = origin.has_terminal_states, martingale_band, (LOGGED, OWN_STATES)
@@ -298,11 +295,12 @@ def interval_mdp(
     counts = count(targets)
     visits = counts.sum(axis=2)
     lower, upper = ends(counts, visits[:, :, None], delta / bands)
-    lower, upper = np.maximum(lower - widening, 0.0), np.minimum(upper + widening, 1.0)
-    lower, upper = _tightened(lower, upper)
     if lipschitz is not None:
+        widening = lipschitz * float(np.linalg.norm(grid.sides))
+        lower, upper = np.maximum(lower - widening, 0.0), np.minimum(upper + widening, 1.0)
         change = f"the kernel changes by at most {lipschitz:g} for each unit of distance, in total variation (declared)"
         assumed = (assumed[0], change)
+    lower, upper = _tightened(lower, upper)
     assumptions = (*assumed, *origin.notes)
     names = origin.action_names or tuple(f"a{action}" for action in range(actions))
     names = tuple(name if _NAME.fullmatch(name) else f"a{action}" for action, name in enumerate(names))
@@ -322,7 +320,8 @@ def _divided(cells: Any, domain: Box) -> Cells:
 def _drawn(simulator: Any, grid: Cells, targets: int, *, each: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """How often each action went from cell to cell ``[A, S, T]``, from even states that are not terminal."""
     low, is_terminal = grid.domain.low, terminal_of(simulator)
-    size, places = int(np.prod(grid.shape)), np.stack(np.unravel_index(np.arange(np.prod(grid.shape)), grid.shape), 1)
+    size = int(np.prod(grid.shape))
+    places = np.stack(np.unravel_index(np.arange(size), grid.shape), axis=1)
     counts = np.zeros((simulator.n_actions, size * targets), dtype=np.intp)
     for action in range(simulator.n_actions):
         for chosen in np.array_split(np.repeat(np.arange(size), each), -(-size * each // _BLOCK)):

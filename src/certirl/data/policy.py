@@ -152,10 +152,9 @@ def as_policy(expert: Any, n_actions: int, names: tuple[str, ...] = ()) -> Polic
     if isinstance(expert, Policy):
         others = getattr(expert, "action_names", ())
         if names and others and others != names:
-            listed, wanted = ", ".join(others), ", ".join(names)
+            listed = f"{', '.join(others)}, the data as {', '.join(names)}"
             raise ValueError(
-                f"the demonstrations number the actions as {listed}, the data as {wanted}: write "
-                f"policy_from(…, actions={list(names)})"
+                f"the demonstrations number the actions as {listed}: write policy_from(…, actions={list(names)})"
             )
         if expert.n_actions != n_actions:
             raise ValueError(f"the expert chooses among {expert.n_actions} actions, the data have {n_actions}")
@@ -164,19 +163,16 @@ def as_policy(expert: Any, n_actions: int, names: tuple[str, ...] = ()) -> Polic
         if not 0 <= expert < n_actions:
             raise ValueError(no_action(expert, n_actions))
         return Policy(n_actions, partial(_same_action, int(expert)), constant=int(expert))
-    assumption = str(getattr(expert, "assumption", ""))
     if isinstance(expert, type):
         raise TypeError(f"expert must be an object, got the class {expert.__name__}: write {expert.__name__}(…)")
-    if callable(expert):
-        if not takes(expert, None):
-            raise TypeError(f"expert must be a function of states [n, d] alone, got {shown(expert)}")
-        return Policy(n_actions, expert, assumption=assumption, names=names)
-    if hasattr(expert, "predict"):
-        if not callable(expert.predict) or not takes(expert.predict, None):
-            raise TypeError("the expert's predict must be a function of states [n, d]")
-        settings = {"deterministic": True} if _has_deterministic(expert.predict) else {}
-        rule = partial(_predicted, expert.predict, settings)
-        return Policy(n_actions, rule, assumption=assumption, names=names)
+    rule = expert if callable(expert) else getattr(expert, "predict", None)
+    if rule is not None:
+        if not callable(rule) or not takes(rule, None):
+            what = "the expert's predict" if rule is not expert else "expert"
+            raise TypeError(f"{what} must be a function of states [n, d] alone, got {shown(rule)}")
+        if rule is not expert:
+            rule = partial(_predicted, rule, {"deterministic": True} if _has_deterministic(rule) else {})
+        return Policy(n_actions, rule, assumption=str(getattr(expert, "assumption", "")), names=names)
     if isinstance(expert, str) and names:
         raise ValueError(
             f"expert must be one of the actions {', '.join(names)}, got {expert!r}{closest(expert, names)}"

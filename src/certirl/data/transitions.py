@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 from uuid import uuid4
 
@@ -353,12 +353,11 @@ def steps_within(groups: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _check_lengths(states: Any, actions: Any, next_states: Any) -> None:
-    lengths = [len(states), len(actions), len(next_states)]
-    if len(set(lengths)) > 1:
-        raise ValueError(
-            f"states, actions and next_states must be equally long, got {lengths[0]}, {lengths[1]} and {lengths[2]}"
-        )
-    if not lengths[0]:
+    first, *others = len(states), len(actions), len(next_states)
+    if {first, *others} != {first}:
+        listed = f"{first}, {others[0]} and {others[1]}"
+        raise ValueError(f"states, actions and next_states must be equally long, got {listed}")
+    if not first:
         raise ValueError("there are no transitions: states, actions and next_states are empty")
 
 
@@ -372,19 +371,15 @@ def concatenate(logs: Iterable[Transitions]) -> Transitions:
     if len({(log.domain, log.periodic, log.n_actions, log.paired, log.action_names) for log in logs}) > 1:
         raise ValueError("transitions can be joined only on the same domain and with the same actions")
     declared = {log.independent for log in logs}
-    joined = Transitions(
-        np.concatenate([log.states for log in logs]),
-        np.concatenate([log.actions for log in logs]),
-        np.concatenate([log.next_states for log in logs]),
-        domain=logs[0].domain,
-        n_actions=logs[0].n_actions,
-        paired=logs[0].paired,
+    rows: dict[str, Any] = {
+        name: np.concatenate([getattr(log, name) for log in logs]) for name in ("states", "actions", "next_states")
+    }
+    joined = replace(
+        logs[0],
+        **rows,
         terminal=join_terminal([log.terminal for log in logs]),
         episodes=join_episodes([log.episodes for log in logs], list(map(len, logs)), [log._origin for log in logs]),
         independent=False if False in declared else None if None in declared else True,
-        periodic=logs[0].periodic,
-        action_names=logs[0].action_names,
-        coordinate_names=logs[0].coordinate_names,
         notes=tuple(dict.fromkeys(note for log in logs for note in log.notes)),
     )
     freeze(joined, domain_from_data=any(log.domain_from_data for log in logs))
@@ -414,14 +409,12 @@ def join_episodes(
     if all(column is None for column in columns):
         return None
     names = [index if origins is None or column is None else origins[index] for index, column in enumerate(columns)]
-    logs = list(dict.fromkeys(names))
-    log = np.repeat([logs.index(name) for name in names], lengths)
+    log = np.repeat([names.index(name) for name in names], lengths)
     of_logs = zip(columns, lengths, strict=True)
     numbers = np.concatenate([np.arange(n) if column is None else column for column, n in of_logs])
-    in_episode = numbers >= 0
+    in_episode, joined = numbers >= 0, np.full(len(numbers), -1)
     labels, which = np.unique(numbers[in_episode], return_inverse=True)
     keys = log[in_episode] * len(labels) + which.reshape(-1)
-    joined = np.full(len(numbers), -1)
     joined[in_episode] = np.unique(keys, return_inverse=True)[1].reshape(-1)
     return joined
 
