@@ -104,13 +104,6 @@ def test_pictures_show_cells_and_extrapolation():
     assert certirl.plots.coverage(deep, action=1, plane=(2, 0)).get_xlabel() == "s[2]"
 
 
-def test_wrong_calls_are_told_what_to_write_instead():
-    with pytest.raises(TypeError, match="coverage is about logged Transitions"):
-        certirl.diagnose.coverage(certirl.problems.random_polynomial(seed=0))
-    with pytest.raises(ValueError, match="cells must be a whole number, at least 2, got 1"):
-        certirl.diagnose.coverage(log([0.0, 0.5], [0, 1]), cells=1)
-
-
 @pytest.mark.parametrize("coordinates", [5, 8, 10])
 def test_many_coordinates_are_sampled_in_little_memory(coordinates):
     rng = np.random.default_rng(6)

@@ -565,36 +565,6 @@ def test_the_same_data_in_two_formats_or_two_files_counts_once(tmp_path):
 # Episodes and demonstrations.
 
 
-@pytest.mark.parametrize(
-    ("source", "settings", "sentence"),
-    [
-        ([([0.0, None], [0])], {}, "the states of an episode must be real numbers, got None in row 1"),
-        ([(MASKED, [0])], {}, "the states of an episode must be real numbers, got masked values"),
-        ([([0.0, 1j], [0])], {}, "the states of an episode must be real numbers, got an array of complex128"),
-        ([([[0.0], [0.0, 1.0]], [0])], {}, "equally many in every row"),
-        ([([0.0, 1.0], ["left"])], {}, "the actions of an episode must be real numbers, got an array of <U4"),
-        ([([0.0, 1.0], [0], "no")], {}, "terminated must be True or False, got 'no'"),
-        ([([0.0, 1.0], [0]), ([[0.0, 1.0], [1.0, 1.0]], [0])], {}, "1 in episode 0, 2 in episode 1"),
-        ([([0.0, 1.0], [0]), ([0.0, 1.0], [[0.5, 0.5]])], {}, "actions of episodes differ .* 1 in episode 0, 2 in"),
-        ([([0.0], []), ([1.0], [])], {}, "there are no steps in these 2 episodes"),
-        ([([0.0, 1.0], [0])], {"n_actions": 2.5}, "n_actions must be a whole number"),
-        ([([0.0, 1.0], [10**6])], {}, "action 1000000 in row 0 is above 999"),
-        ([([0.0, 1.0], [0])], {"domain": (0, 1), "periodic": (3,)}, "periodic must be a tuple of coordinates"),
-        ([([0.0, 1.0], [0])], {"domain": (0, 1), "periodic": "yes"}, "periodic must be a tuple .* got 'yes'"),
-        ([([0.0, 1.0], [0])], {"absorb": "yes"}, "absorb must be True or False"),
-        ([([0.0, 1.0], [0.3])], {"actions": 3}, "actions must list the controls"),
-        ([([0.0, 1.0], [0.3])], {"actions": [0.0, 1.0], "n_actions": 3}, "leave n_actions out"),
-        ([([0.0, 1.0], [np.nan])], {"actions": [0.0, 1.0]}, "actions must be finite: row 0"),
-        ([([0.0, 1.0], [0])], {"state": 5}, "state must be a function of observations"),
-        ([([0.0, 1.0], [0])], {"state": lambda s: None}, "must be real numbers, got None"),
-    ],
-)
-def test_what_is_no_episode_is_refused_in_a_sentence(source, settings, sentence):
-    with pytest.raises((ValueError, TypeError), match=sentence) as caught:
-        logs.from_episodes(source, **settings)
-    assert "\n" not in str(caught.value)
-
-
 def test_the_command_line_names_its_own_options(tmp_path, capsys):
     file = written(tmp_path / "log.csv", "episode,state,action\n0,0.5,0\n0,2.5,1\n0,0.1,\n")
     for options, sentence in (
@@ -612,43 +582,6 @@ def test_the_command_line_names_its_own_options(tmp_path, capsys):
     for command in (["coverage", str(file)], ["solve", str(file), "--discount", "0.7"]):
         assert main(command) == 2
         assert "there are no steps in these episodes: each of them has a single state" in capsys.readouterr().err
-
-
-class Classifier:
-    def __init__(self, answer):
-        self.answer = answer
-
-    def fit(self, rows, actions):
-        return self
-
-    def predict(self, rows):
-        return self.answer(rows)
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"states": None}, "states must be real numbers, got None"),
-        ({"states": [[0.0], [0.0, 1.0]]}, "equally many in every row"),
-        ({"states": np.ma.masked_less(np.linspace(0, 1, 20), 0.5)}, "got masked values, the first in row 0"),
-        ({"actions": np.arange(20) % 2 * 10**6}, "action 1000000 in row 1 is above 999"),
-        ({"actions": np.arange(20) % 2 * 999}, "the largest action is 999 but only 2 different actions occur"),
-        ({"n_actions": "2"}, "n_actions must be a whole number of actions"),
-        ({"periodic": (3,), "domain": (0, 1)}, "periodic must be a tuple of coordinates"),
-        ({"periodic": "yes", "domain": (0, 1)}, "periodic must be a tuple of coordinates"),
-        ({"held_out": "x"}, "held_out must be a number strictly between 0 and 1, got 'x'"),
-        ({"neighbours": 2.5}, "neighbours must be a whole number"),
-        ({"episodes": [None] * 20}, "episodes must be numbers or names, one for each row and none missing"),
-        ({"method": Classifier(lambda rows: "left")}, "Classifier.predict must be real numbers, got 'left'"),
-        ({"method": Classifier(lambda rows: rows[:3, 0])}, "one action 0, 1, … for each of 4 states"),
-        ({"method": Classifier(lambda rows: np.full(len(rows), 0.5))}, "one action 0, 1, … for each of 4 states"),
-        ({"method": Classifier(lambda rows: np.full(len(rows), np.nan))}, "one action 0, 1, … for each"),
-    ],
-)
-def test_what_is_no_demonstration_is_refused_in_a_sentence(change, sentence):
-    given = {"states": np.linspace(0, 1, 20), "actions": np.arange(20) % 2} | change
-    with pytest.raises((ValueError, TypeError), match=sentence):
-        certirl.policy_from(**given)
 
 
 def test_copied_demonstrations_are_held_out_together():
@@ -685,12 +618,14 @@ def test_copied_demonstrations_are_held_out_together():
         (lambda log, m: replace(m, cross=m.cross * np.nan), "do not fit the bases: cross must be finite"),
         (lambda log, m: replace(m, counts=m.counts - 99), "counts must be whole numbers"),
         (lambda log, m: replace(m, counts=m.counts + 0.5), "counts must be whole numbers"),
-        (lambda log, m: diagnose.coverage(log, cells=2.5), "cells must be a whole number"),
+        (lambda log, m: diagnose.coverage(log, cells=1), "cells must be a whole number, at least 2, got 1"),
+        (lambda log, m: diagnose.coverage(PROBLEM), "coverage is about logged Transitions"),
         (lambda log, m: diagnose.coverage(log, cells=10**9), "10,000,000 are the most: pass fewer cells"),
         (lambda log, m: diagnose.coverage(log, basis="x"), "basis must be a basis such as"),
         (lambda log, m: replace(log, periodic=(3,)), "periodic must be a tuple of coordinates"),
         (lambda log, m: diagnose.independent(log, [[0]], level="x"), "level must be a number strictly"),
-        (lambda log, m: diagnose.independent(log, [[0]], samples="x"), "samples must be a whole number"),
+        (lambda log, m: diagnose.independent(log, [[0]], samples=100), "transitions per action, at least 180, got 100"),
+        (lambda log, m: diagnose.independent(log, [[]]), "component"),
     ],
 )
 def test_wrong_calls_about_sums_and_coverage_are_one_sentence(call, sentence):

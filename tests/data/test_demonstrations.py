@@ -137,25 +137,53 @@ def test_scikit_learn_sees_angles_as_points_of_a_circle():
     assert found.actions(np.array([[np.pi], [-np.pi], [0.0]])).tolist() == [1, 1, 0]
 
 
+class Classifier:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def fit(self, rows, actions):
+        return self
+
+    def predict(self, rows):
+        return self.answer(rows)
+
+
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        ({"method": "magic"}, 'method must be "neighbours" or a classifier'),
-        ({"neighbours": 0}, "neighbours must be a whole number, at least 1, got 0"),
-        ({"held_out": 0}, "held_out must be a number strictly between 0 and 1, got 0"),
-        ({"episodes": np.zeros(10)}, "held_out must leave some of 1 episodes"),
-        ({"episodes": [1, 2]}, "episodes must have one number for each"),
-        ({"periodic": [0]}, "periodic needs a domain"),
+        ({"states": None}, "states must be real numbers, got None"),
+        ({"states": [[0.0], [0.0, 1.0]]}, "equally many in every row"),
+        ({"states": np.ma.masked_less(np.linspace(0, 1, 20), 0.5)}, "got masked values, the first in row 0"),
+        ({"actions": np.arange(20) % 2 * 10**6}, "action 1000000 in row 1 is above 999"),
+        ({"actions": np.arange(20) % 2 * 999}, "the largest action is 999 but only 2 different actions occur"),
         ({"actions": np.zeros(3, int)}, "equally long"),
         ({"actions": None}, "needs states and the actions"),
-        ({"n_actions": 1, "actions": np.arange(10)}, "is not the only action, 0"),
+        ({"n_actions": 1}, "is not the only action, 0"),
+        ({"n_actions": "2"}, "n_actions must be a whole number of actions"),
         ({"domain": (0, 0.1)}, "lie outside the domain"),
+        ({"periodic": [0]}, "periodic needs a domain"),
+        ({"periodic": (3,), "domain": (0, 1)}, "periodic must be a tuple of coordinates"),
+        ({"periodic": "yes", "domain": (0, 1)}, "periodic must be a tuple of coordinates"),
+        ({"held_out": 0}, "held_out must be a number strictly between 0 and 1, got 0"),
+        ({"neighbours": 0}, "neighbours must be a whole number, at least 1, got 0"),
+        ({"neighbours": 2.5}, "neighbours must be a whole number"),
+        ({"episodes": np.zeros(20)}, "held_out must leave some of 1 episodes"),
+        ({"episodes": [1, 2]}, "episodes must have one number for each"),
+        ({"episodes": [None] * 20}, "episodes must be numbers or names, one for each row and none missing"),
+        ({"method": "magic"}, 'method must be "neighbours" or a classifier'),
+        ({"method": Classifier(lambda rows: "left")}, "Classifier.predict must be real numbers, got 'left'"),
+        ({"method": Classifier(lambda rows: rows[:3, 0])}, "one action 0, 1, … for each of 4 states"),
+        ({"method": Classifier(lambda rows: np.full(len(rows), 0.5))}, "one action 0, 1, … for each of 4 states"),
+        *(
+            ({"errors": errors}, r"errors must be a share between 0 and 0\.3, got")
+            for errors in (-0.1, 0.31, "5%", True, np.nan)
+        ),
     ],
 )
 def test_wrong_calls_are_told_what_to_write_instead(asked, sentence):
-    actions = asked.pop("actions", np.zeros(10, int))
+    given = {"states": np.linspace(0, 1, 20), "actions": np.arange(20) % 2} | asked
     with pytest.raises((ValueError, TypeError), match=sentence):
-        certirl.policy_from(np.linspace(0, 1, 10), actions, **asked)
+        certirl.policy_from(**given)
 
 
 # A declared share of mistakes.
@@ -217,13 +245,6 @@ def test_the_rows_that_were_set_aside_are_those_of_the_log():
     log = certirl.logs.from_episodes(walks, domain=(-1, 1), n_actions=2)
     policy = certirl.policy_from(log, errors=0.02, rng=1)
     assert {124, 150} <= set(policy.set_aside.tolist()) and log.actions[124] == 1
-
-
-@pytest.mark.parametrize("errors", [-0.1, 0.31, 1, "5%", True, np.nan])
-def test_shares_that_are_none_are_refused(errors):
-    states, actions, _ = with_mistakes(50, 0)
-    with pytest.raises(ValueError, match=r"errors must be a share between 0 and 0\.3, got"):
-        certirl.policy_from(states, actions, errors=errors)
 
 
 # Whether states predict actions.

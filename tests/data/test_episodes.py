@@ -20,6 +20,7 @@ WALKS = [
     ([0.3, 0.2, 0.95], [2, 0], True),
 ]
 PAIRS = {(0.0, 0, 0.1), (0.1, 1, 0.2), (0.2, 1, 0.9), (0.5, 0, 0.4), (0.3, 2, 0.2), (0.2, 0, 0.95)}
+STEP = [([0.0, 1.0], [0])]
 ABSORBING = {(end, action, end) for end in (0.9, 0.95) for action in range(3)}
 
 
@@ -264,20 +265,37 @@ def test_observations_become_states_controls_become_actions_and_angles_go_around
 
 
 @pytest.mark.parametrize(
-    ("source", "sentence"),
+    ("source", "settings", "sentence"),
     [
-        ([(np.zeros(3), np.zeros(3, int))], "one state more than actions"),
-        ([SimpleNamespace(observations={"a": 1}, actions=[0], terminations=[0])], "must be arrays, got a dict"),
-        ([np.zeros((3, 2))], "is no episode"),
-        (7, "holds no episodes"),
-        ([(np.zeros(1), np.zeros(0, int))], "there are no steps"),
-        ([(np.array([0.0, np.nan]), np.array([0]))], "must be finite"),
-        ([(np.zeros((2, 1)), np.array([0.5]))], "actions must be whole numbers"),
+        (7, {}, "holds no episodes"),
+        ([np.zeros((3, 2))], {}, "is no episode"),
+        ([SimpleNamespace(observations={"a": 1}, actions=[0], terminations=[0])], {}, "must be arrays, got a dict"),
+        ([(np.zeros(3), np.zeros(3, int))], {}, "one state more than actions"),
+        ([([0.0], []), ([1.0], [])], {}, "there are no steps in these 2 episodes"),
+        ([([0.0, None], [0])], {}, "the states of an episode must be real numbers, got None in row 1"),
+        ([([[0.0], [0.0, 1.0]], [0])], {}, "equally many in every row"),
+        ([([0.0, np.nan], [0])], {}, "must be finite"),
+        ([([0.0, 1.0], ["left"])], {}, "the actions of an episode must be real numbers, got an array of <U4"),
+        ([([0.0, 1.0], [0.5])], {}, "actions must be whole numbers"),
+        ([([0.0, 1.0], [10**6])], {}, "action 1000000 in row 0 is above 999"),
+        ([([0.0, 1.0], [0], "no")], {}, "terminated must be True or False, got 'no'"),
+        ([([0.0, 1.0], [0]), ([[0.0, 1.0], [1.0, 1.0]], [0])], {}, "1 in episode 0, 2 in episode 1"),
+        ([([0.0, 1.0], [0]), ([0.0, 1.0], [[0.5, 0.5]])], {}, "actions of episodes differ .* 1 in episode 0, 2 in"),
+        (STEP, {"n_actions": 2.5}, "n_actions must be a whole number"),
+        (STEP, {"domain": (0, 1), "periodic": (3,)}, "periodic must be a tuple of coordinates"),
+        (STEP, {"domain": (0, 1), "periodic": "yes"}, "periodic must be a tuple .* got 'yes'"),
+        (STEP, {"absorb": "yes"}, "absorb must be True or False"),
+        (STEP, {"state": 5}, "state must be a function of observations"),
+        (STEP, {"state": lambda s: None}, "must be real numbers, got None"),
+        ([([0.0, 1.0], [0.3])], {"actions": 3}, "actions must list the controls"),
+        ([([0.0, 1.0], [0.3])], {"actions": [0.0, 1.0], "n_actions": 3}, "leave n_actions out"),
+        ([([0.0, 1.0], [np.nan])], {"actions": [0.0, 1.0]}, "actions must be finite: row 0"),
     ],
 )
-def test_wrong_calls_are_told_what_to_write_instead(source, sentence):
-    with pytest.raises((ValueError, TypeError), match=sentence):
-        logs.from_episodes(source, domain=(-1, 1))
+def test_wrong_calls_are_told_what_to_write_instead(source, settings, sentence):
+    with pytest.raises((ValueError, TypeError), match=sentence) as caught:
+        logs.from_episodes(source, **settings)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_real_minari_dataset_is_read():

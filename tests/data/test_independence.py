@@ -68,12 +68,3 @@ def test_deterministic_components_raise_no_alarm():
             return states * (0.9, 0.5)[action]
 
     assert certirl.diagnose.independent(Still(0.0), [[0], [1], [2]], rng=0).holds
-
-
-def test_wrong_calls_are_sentences():
-    with pytest.raises(ValueError, match="level must be a number strictly between 0 and 1"):
-        certirl.diagnose.independent(Coupled(0.0), [[0], [1], [2]], rng=0, level=0)
-    with pytest.raises(ValueError, match="transitions per action, at least 180, got 100"):
-        certirl.diagnose.independent(Coupled(0.0), [[0], [1], [2]], rng=0, samples=100)
-    with pytest.raises(ValueError, match="belongs to no component"):
-        certirl.diagnose.independent(Coupled(0.0), [[0], [1]], rng=0)

@@ -8,28 +8,45 @@ from certirl.data.policy import Policy, as_policy
 STATES = np.linspace(-1, 1, 7)[:, None]
 
 
-def test_an_action_is_taken_everywhere():
-    policy = as_policy(1, 3)
-    assert policy.constant == 1
-    assert (policy(STATES) == 1).all()
-    assert np.array_equal(policy.probabilities(STATES), np.tile([0.0, 1.0, 0.0], (7, 1)))
+class Model:
+    """What other libraries call a model."""
+
+    def predict(self, states):
+        return (states[:, 0] > 0).astype(int), None
 
 
-def test_a_function_of_states_chooses_for_each():
-    policy = as_policy(lambda states: (states[:, 0] > 0).astype(int), 2)
-    assert policy.constant is None
-    assert policy(STATES).tolist() == [0, 0, 0, 0, 1, 1, 1]
-    assert policy.support(STATES).sum(axis=1).tolist() == [1] * 7
+RIGHT = np.eye(3)[(STATES[:, 0] > 0).astype(int)]
 
 
-def test_yes_and_no_are_actions_too():
-    assert as_policy(lambda states: states[:, 0] > 0, 2)(STATES).tolist() == [0, 0, 0, 0, 1, 1, 1]
+@pytest.mark.parametrize(
+    ("expert", "chances"),
+    [
+        (1, np.tile([0.0, 1.0, 0.0], (7, 1))),
+        (lambda states: (states[:, 0] > 0).astype(int), RIGHT),
+        (lambda states: states[:, 0] > 0, RIGHT),  # yes and no are actions, too
+        (Model(), RIGHT),
+        (lambda states: np.tile([0.5, 0.5, 0.0], (len(states), 1)), np.tile([0.5, 0.5, 0.0], (7, 1))),
+    ],
+)
+def test_actions_functions_models_and_probabilities_are_experts(expert, chances):
+    policy = as_policy(expert, 3)
+    assert policy.constant == (expert if isinstance(expert, int) else None)
+    np.testing.assert_array_equal(policy.probabilities(STATES), chances)
+    np.testing.assert_array_equal(policy.support(STATES), chances > 0)
+    assert policy(STATES).tolist() == chances.argmax(axis=1).tolist()  # the likeliest, the first on a tie
 
 
-def test_probabilities_keep_their_support_and_name_the_likeliest():
-    policy = as_policy(lambda states: np.tile([0.5, 0.5, 0.0], (len(states), 1)), 3)
-    assert policy.support(STATES).tolist() == [[True, True, False]] * 7
-    assert (policy(STATES) == 0).all()
+@pytest.mark.parametrize(
+    ("expert", "problem", "sentence"),
+    [
+        (-1, ValueError, "one of the actions 0 … 1"),
+        (2, ValueError, "one of the actions 0 … 1"),
+        *((expert, TypeError, "a function of states") for expert in ("left", None, True)),
+    ],
+)
+def test_what_is_no_expert_is_refused(expert, problem, sentence):
+    with pytest.raises(problem, match=sentence):
+        as_policy(expert, 2)
 
 
 def test_a_learner_is_asked_not_to_explore():
@@ -39,14 +56,6 @@ def test_a_learner_is_asked_not_to_explore():
 
     assert as_policy(Learner(), 2)(np.array([[-1.0], [1.0]])).tolist() == [0, 1]
     assert as_policy(type("Compiled", (), {"predict": staticmethod(np.ravel)})(), 2)(np.array([[1.0]])).tolist() == [1]
-
-
-def test_what_other_libraries_call_a_model_is_asked_to_predict():
-    class Model:
-        def predict(self, states):
-            return np.zeros(len(states), dtype=int), None
-
-    assert (as_policy(Model(), 2)(STATES) == 0).all()
 
 
 def test_a_policy_stays_what_it_is_and_keeps_its_assumption():
@@ -77,18 +86,6 @@ def test_a_policy_stays_what_it_is_and_keeps_its_assumption():
 def test_wrong_answers_of_an_expert_get_a_sentence(answer, sentence):
     with pytest.raises(ValueError, match=sentence):
         Policy(2, lambda states: answer).probabilities(STATES)
-
-
-@pytest.mark.parametrize("expert", [-1, 2])
-def test_an_action_that_does_not_exist_is_refused(expert):
-    with pytest.raises(ValueError, match="one of the actions 0 … 1"):
-        as_policy(expert, 2)
-
-
-@pytest.mark.parametrize("expert", ["left", None, True])
-def test_what_is_no_expert_is_refused(expert):
-    with pytest.raises(TypeError, match="a function of states"):
-        as_policy(expert, 2)
 
 
 @pytest.mark.parametrize(
