@@ -347,6 +347,21 @@ def test_costs_of_actions_come_back_through_noise():
     assert linear / -squared == pytest.approx(0.2, abs=0.06) and cost / squared == pytest.approx(0.05, abs=0.015)
 
 
+@pytest.mark.slow
+def test_costs_of_actions_are_compared_by_rollouts_in_three_coordinates():
+    class Wide(Room):
+        domain = ((-1, 1),) * 3
+
+        def sample(self, states, action, rng):
+            return np.clip(0.8 * states + self.power * (action - 1) * np.eye(3)[0], -1, 1)
+
+    planned = plan(
+        Wide(), step_reward=lambda s, a, _: -((s[:, 0] - 0.1) ** 2) - 0.05 * abs(a - 1), discount=0.9, points=31
+    )
+    learned = solve(Wide(), planned, features={"s²": square, "s": place, "effort": effort}, samples=800)
+    assert learned.status == "validated" and learned.stats.planned_regret < 0.01
+
+
 def test_a_reward_of_actions_is_for_planning_alone(frugal, tmp_path):
     planned, learned = frugal
     with pytest.raises(ValueError, match=r"depends on the action: call reward\(states, action\)"):

@@ -139,11 +139,7 @@ def test_moments_of_fewer_functions_are_leading_blocks():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"basis": Legendre(5)}, r"one coordinate, but the domain .* has 2; certirl\.product"),
-        ({"basis": product(*[Legendre(3)] * 3)}, "3 coordinates, but the domain .* has 2"),
-        ({"basis": product(Legendre(3, (0, 1)), Legendre(3, (0, 1)))}, "the basis is defined on .* but the problem on"),
         ({"basis": SMALL, "columns": 99}, "functions of the basis, at most 15, got 99"),
-        ({"columns": 501}, "functions of the state, at most 500, got 501"),
         ({"basis": SMALL, "delta": 0.05, "tail": 0.01}, "the tail 0.01 belongs to the columns"),
     ],
 )

@@ -32,6 +32,7 @@ mpl.use("Agg")
 from matplotlib import pyplot
 
 SIDE = as_domain((-1, 1))
+NAN, INF = float("nan"), float("inf")
 
 
 class Coin:
@@ -349,7 +350,7 @@ def test_tails_that_are_none(tail, kind, sentence):
         certirl.certify(lambda s: s[:, 0], Coin(), expert=0, **PROOF | {"tail": tail})
 
 
-@pytest.mark.parametrize(("order", "bound"), [("1", "1"), (1.5, 1), (0, 1), (1, -1), (1, float("nan")), (True, 1)])
+@pytest.mark.parametrize(("order", "bound"), [("1", "1"), (1.5, 1), (0, 1), (1, -1), (1, NAN), (1, INF), (True, 1)])
 def test_bounds_on_derivatives_are_numbers(order, bound):
     with pytest.raises(ValueError, match=r"Smooth\(order, bound\): (order|bound) must be"):
         Smooth(order, bound)
@@ -520,7 +521,6 @@ def test_any_real_number_is_a_discount(discount):
     assert isinstance(found.discount, float)
 
 
-NAN, INF = float("nan"), float("inf")
 # What is asked of a setting wherever it occurs, and values that are none.
 WRONG = {
     "discount": ("a number strictly between 0 and 1", ["0.9", True, 1.0, 0, 1.7, [0.9], 0.9j, NAN]),

@@ -324,8 +324,7 @@ class Basis(Functions):
                    [0.   , 1.225, 4.743]])
         """
         if axis not in range(self.dimension):
-            axes = "one coordinate, axis 0" if self.dimension == 1 else f"the axes 0 … {self.dimension - 1}"
-            raise ValueError(f"{self} has {axes}; got axis {axis}")
+            raise ValueError(f"{self} has the axes 0 … {self.dimension - 1}; got axis {axis}")
         rows, tables = as_rows(states, self.dimension), []
         for number, (part, s) in enumerate(self._columns(rows)):
             t = part._to_reference(s)
@@ -386,10 +385,8 @@ class Basis(Functions):
         """
         n = as_count(n, "n", most=MOST_NODES)
         rules = [part._reference_quadrature(n) for part in self.parts]
-        weights = np.ones(1)
-        for _, factor in rules:
-            weights = np.multiply.outer(weights, factor).ravel()
-        return mesh([p._from_reference(t) for p, (t, _) in zip(self.parts, rules, strict=True)]), weights
+        nodes = mesh([part._from_reference(t) for part, (t, _) in zip(self.parts, rules, strict=True)])
+        return nodes, mesh([weights for _, weights in rules]).prod(axis=1)
 
     def grid(self, count: int) -> Array:
         """At least ``count`` states on a mesh, exactly ``count`` in one coordinate: ``[n, d]``.

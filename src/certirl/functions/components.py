@@ -105,11 +105,6 @@ class SumBasis(Functions):
         return sum(component.basis.size for component in self.components)
 
     @property
-    def dimension(self) -> int:
-        """The number of coordinates of a state, d."""
-        return sum(len(component.coordinates) for component in self.components)
-
-    @property
     def domain(self) -> Box:
         """The box of whole states."""
         return as_domain(tuple(side for _, side in sorted(self._by_coordinate("domain"))))

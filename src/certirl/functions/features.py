@@ -122,11 +122,6 @@ class Features(Functions):
         return len(self.names)
 
     @property
-    def dimension(self) -> int:
-        """The number of coordinates of a state, d."""
-        return len(self.box)
-
-    @property
     def domain(self) -> Box:
         """The box of states."""
         return self.box

@@ -49,10 +49,6 @@ class Functions(Record):
             """k."""
 
         @property
-        def dimension(self) -> int:
-            """d."""
-
-        @property
         def domain(self) -> Box:
             """The box."""
 
@@ -64,6 +60,11 @@ class Functions(Record):
 
         def _terms(self, coefficients: Array) -> tuple[Term, ...]:
             """Σ c_i f_i for writers of formulas."""
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates of a state, d."""
+        return len(self.domain)
 
     def on(self, domain: Domain) -> Self:
         """The functions on a domain; those that have one must agree with it.

@@ -33,6 +33,18 @@ from certirl.ground.doors import (
 # LaTeX.
 
 
+# Of each kind of functions the letter of their argument, what it stands for (t, or t and the number of functions), and
+# one function of the argument.
+_KINDS = {
+    LEGENDRE: ("t", "{0}", "P_{{{number}}}({0})"),
+    CHEBYSHEV: ("t", "{0}", "T_{{{number}}}({0})"),
+    FOURIER: ("t", "{0}", r"\{wave}({times}\pi {0})"),
+    SATURATION: ("u", r"3 \tanh\left({0}\right)", "{0}"),
+    HAT: ("x", "{0}", ""),
+    PERIODIC_HAT: ("x", r"{0} \bmod {1}", ""),
+}
+
+
 def latex(
     formula: Formula,
     *,
@@ -137,33 +149,25 @@ class _Latex:
                 yield 1.0, rf"\text{{{left_out} smaller term{'s' * (left_out != 1)}}}"
 
     def _argument(self, axis: Axis) -> str:
-        if (axis.centre, axis.scale) == (0, 1) and axis.kind in (LEGENDRE, CHEBYSHEV, FOURIER, HAT):
+        letter, value, _ = _KINDS[axis.kind]
+        if (axis.centre, axis.scale) == (0, 1) and value == "{0}":
             return self.names[axis.coordinate]
-        letter = {SATURATION: "u", HAT: "x", PERIODIC_HAT: "x"}.get(axis.kind, "t")
         return letter if self._single else f"{letter}_{{{axis.coordinate}}}"
 
     def _function(self, axis: Axis, number: int) -> str:
         """φ of one number; nothing for the constant."""
         if number == 0:
             return ""
-        argument = self._argument(axis)
-        if axis.kind == SATURATION:
-            return argument
-        if axis.kind == FOURIER:
-            frequency = (number + 1) // 2
-            angle = rf"{frequency}\pi {argument}" if frequency > 1 else rf"\pi {argument}"
-            return rf"\{'sin' if number % 2 else 'cos'}({angle})"
-        return rf"{'P' if axis.kind == LEGENDRE else 'T'}_{{{number}}}({argument})"
+        frequency, wave = (number + 1) // 2, "sin" if number % 2 else "cos"
+        words = {"number": number, "times": "" if frequency == 1 else frequency, "wave": wave}
+        return _KINDS[axis.kind][2].format(self._argument(axis), **words)
 
     def definitions(self, terms: Sequence[Term]) -> Iterator[str]:
         """What the letters of the terms stand for, each once."""
         axes = sorted({axis for term in terms for axis in _occurring(term)})
         for axis in axes:
-            argument, value = self._argument(axis), self._reference(axis)
-            if axis.kind == SATURATION:
-                value = rf"3 \tanh\left({value}\right)"
-            elif axis.kind == PERIODIC_HAT:
-                value = rf"{value} \bmod {axis.size}"
+            argument = self._argument(axis)
+            value = _KINDS[axis.kind][1].format(self._reference(axis), axis.size)
             if value != argument:
                 yield f"{argument} &= {value}"
         kinds = {axis.kind for axis in axes}

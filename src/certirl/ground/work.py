@@ -528,53 +528,46 @@ def watched_stream(stream: Any, total: int | None, progress: bool | Report | Non
     report = _reporter(progress, "transitions")
     if report is None:
         return stream
-    return _WatchedStream(stream, stream.total if total is None else total, report)
+    return _Watched(stream, partial(_counter, stream.total if total is None else total, report))
 
 
-class _Counter:
-    """Adds up the reports of several threads."""
+def _counter(total: int, report: Report) -> Callable[[int], None]:
+    """A function that adds up the reports of several threads."""
+    done, lock = [0], Lock()
 
-    def __init__(self, total: int, report: Report) -> None:
-        self._done, self._total, self._report, self._lock = 0, total, report, Lock()
+    def count(more: int) -> None:
+        with lock:
+            done[0] += more
+            report(done[0], total)
 
-    def __call__(self, more: int) -> None:
-        with self._lock:
-            self._done += more
-            self._report(self._done, self._total)
+    return count
 
 
 @dataclass(frozen=True, eq=False)
-class _WatchedStream:
-    stream: Any
-    total: int
-    report: Report
+class _Watched:
+    """A stream, of which every pass counts anew, or one of its chunks."""
+
+    data: Any
+    counter: Callable[[], Callable[[int], None]]
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
+        return getattr(self.data, name)
 
     def __iter__(self) -> Iterator[Any]:
-        return _WatchedChunk(self.stream, _Counter(self.total, self.report)).pieces()
+        count = self.counter()
+        for piece in self.data.pieces() if hasattr(self.data, "pieces") else self.data:
+            yield piece
+            count(piece.size)
 
     def chunks(self) -> list[Any]:
-        count = _Counter(self.total, self.report)
-        return [_WatchedChunk(chunk, count) for chunk in self.stream.chunks()]
-
-
-@dataclass(frozen=True, eq=False)
-class _WatchedChunk:
-    chunk: Any
-    count: _Counter
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.chunk, name)
+        count = self.counter()
+        return [_Watched(chunk, lambda: count) for chunk in self.data.chunks()]
 
     def pieces(self) -> Iterator[Any]:
-        for piece in self.chunk.pieces() if hasattr(self.chunk, "pieces") else self.chunk:
-            yield piece
-            self.count(piece.size)
+        return iter(self)
 
     def __reduce__(self) -> Any:  # other processes do not report
-        return _itself, (self.chunk,)
+        return _itself, (self.data,)
 
 
 def _itself(chunk: Any) -> Any:

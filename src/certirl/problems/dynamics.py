@@ -223,9 +223,7 @@ class Problem(Record):
     def _quadrature(self) -> tuple[Array, Array]:
         """Gauss points ``[q, d]`` and weights ``[q]`` for integrals over next states."""
         t, w = gauss_legendre(self._along(NODES))
-        weights = np.ones(1)
-        for low, high in self.domain:
-            weights = np.multiply.outer(weights, (high - low) / 2 * w).ravel()
+        weights = mesh([(high - low) / 2 * w for low, high in self.domain]).prod(axis=1)
         return mesh([(low + high) / 2 + (high - low) / 2 * t for low, high in self.domain]), weights
 
     def _kernel(self, states: Array, action: int) -> Array:
