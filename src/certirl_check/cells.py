@@ -389,14 +389,14 @@ class CellCertificate(Claim):
         field, lattice = Field(lattice=self.lattice, table=self.table), self.lattice
         above, below = (Maxima(x.reshape(lattice.shape), lattice.periodic) for x in (self.above, self.below))
         here = None if self.paid is None else self._differences(self.paid - self.table)
-        margins, gained, lost = follows = np.zeros((3, len(self.actions)))
+        margins, gained, lost = self.follows = np.zeros((3, len(self.actions)))
         for start in range(0, len(self.live), BLOCK):
             numbers = self.live[start : start + BLOCK]
             cells = np.stack(np.unravel_index(numbers, lattice.shape), axis=1).astype(np.int64)
             every = [self.dynamics.variants(cells, numbers, action) for action in range(self.dynamics.actions)]
             images = [[field.image(*one) for one in variants] for variants in every]
             excess = None if here is None else tuple(x[numbers] for x in here)
-            follows[:, numbers] = self._block(field, images, numbers, excess, above, below)
+            self.follows[:, numbers] = self._block(field, images, numbers, excess, above, below)
         live = self.live  # nothing is no larger than what is no number
         wrong = failed(
             ((self.margins[live] <= margins[live]).all(), "a margin is larger than what follows"),

@@ -5,6 +5,7 @@ import json
 import math
 import sys
 import zipfile
+from decimal import Decimal, localcontext
 from pathlib import Path
 
 import numpy as np
@@ -106,10 +107,6 @@ def array(name, change):
     return alter
 
 
-def claim(**changes):
-    return lambda header, arrays: claim_of(header).update(changes)
-
-
 def times(name, factor, *path):
     def alter(header, arrays):
         own = claim_of(header)
@@ -124,10 +121,6 @@ def ground(part, **changes):
     return lambda header, arrays: grounds(header, part)[0].update(changes)
 
 
-def whole_ground(**changes):
-    return lambda header, arrays: claim_of(header)["grounds"][0].update(changes)
-
-
 def _function(header):
     return grounds(header, "surrogate")[0]["reward"]["function"]
 
@@ -137,91 +130,46 @@ def _ends(arrays):
     return {"type": "Ends", "boxes": {"array": [0, 2, 1]}, "worth": -50.0}
 
 
+# What no change of one field or array by a tenth does (those are in test_files.py).
 ALL = {
     "margin raised": lambda h, a: claim_of(h).update(margin=claim_of(h)["margin"] + 0.001 * abs(claim_of(h)["margin"])),
-    "more transitions than there were": scale("counts", 2),
-    "gram larger": scale("gram", 2.0),
-    "gram of another design": every("gram", lambda x: np.flip(x, axis=-1)),
-    "fits better": scale("fits", 1.1),
-    "residuals gone": scale("residuals", 0.0),
     "residuals too large": scale("residuals", 1e4),
-    "shares doubled": scale("shares", 2.0),
     "negative δ": lambda h, a: claim_of(h)["spending"].update(more=-0.02),
-    "a smaller δ": times("delta", 0.5),
-    "a tail": whole_ground(tail=0.1),
-    "a negative tail": whole_ground(tail=-1e-3),
 }
 OF_CERTIFICATES = ALL | {
-    "second moments halved": scale("residual_moments", 0.5),
-    "operators known better": scale("operator_moments", 0.5),
-    "operators never wrong": scale("operator_residuals", 0.0),
     "operator moves constants": entry("Z", (1, 0, 0), 0.9),
-    "other functions": scale("mix", 0.5),
     "functions without an inverse": entry("mix", -1, 0.0),
-    "more noise in training": scale("noise", 4.0),
-    "V elsewhere": ground("surrogate", low=-0.01, high=0.01),
     "V of a wider range": lambda h, a: grounds(h, "surrogate")[0].update(low=grounds(h, "surrogate")[0]["low"] - 1),
-    "another unit": ground("surrogate", unit=16.0),
-    "more patient": ground("surrogate", discount=0.9),
-    "an infinite tail": whole_ground(tail=math.inf),
-    "more of δ for the component": whole_ground(delta=0.5),
-    "one sample more": lambda h, a: claim_of(h).update(samples=claim_of(h)["samples"] + 1),
-    "not the tail of the component": claim(tail=0.5),
     "powers that nothing has": every("powers", lambda x: np.full(x.shape, 1e308)),
     "cubes without squares": every("powers", lambda x: np.concatenate([1e6 + x[: len(x) // 2], x[len(x) // 2 :]])),
     "fourth powers gone": scale("powers", 1e-6),
     "products that nothing has": scale("cross_moments", -1e6),
-    "moments of no squares": every("residual_moments", lambda x: -x),
     "rows said to be independent": lambda h, a: [a.pop(name) for name in list(a) if name.endswith(".design")],
     "shapes that are not those": lambda h, a: grounds(h, "evidence")[0].update(counts={"array": [1]}),
     "other numbers than the header says": lambda h, a: grounds(h, "evidence")[0].update(counts=None),
 }
-OF_CONSTANT = OF_CERTIFICATES | {
-    "an expert that there is not": ground("surrogate", used=[1]),
-    "larger bounds of components": array("bounds", lambda x: x + 0.1),
-    "regret below zero": claim(regret=-0.1),
-}
+OF_CONSTANT = OF_CERTIFICATES | {"an expert that there is not": ground("surrogate", used=[1])}
 OF_REWARDS = {
-    "a larger reward": scale("coefficients", 1.001),
-    "another reward": every("coefficients", lambda x: x[::-1]),
     "other next states": scale("reached", 1.001),
-    "terminal states": lambda h, a: _function(h).update(zero_at_terminal=True),
     "numbers at terminal states": lambda h, a: _function(h).update(ends=_ends(a)),
 }
 OF_POLICIES = OF_CERTIFICATES | {
     "regret lowered": times("regret", 0.99),
     "span raised": times("value_span", 1.01),
-    "narrower": times("half_width", 0.8, "tube"),
-    "a smaller share": times("share", 0.8, "tube"),
-    "settled nearer": times("settled", 0.8, "tube"),
-    "a smaller shortfall": times("shortfall", 0.8, "tube"),
-    "ties below zero": lambda h, a: claim_of(h)["tube"].update(ties=-1.0),
     "a narrower tube asked for": lambda h, a: claim_of(h)["tube"].update(allowed=0.01),
     "all decided": array("tube.decided", np.ones_like),
     "nothing undecided": array("tube.undecided", lambda x: x[:0]),
     "switches elsewhere": array("tube.grid.support", lambda x: np.roll(x, 3, axis=0)),
-    "actions exchanged": array("tube.grid.support", lambda x: x[..., ::-1]),
     "no action somewhere": array("tube.grid.support", lambda x: x & (np.arange(x.size) >= 6).reshape(x.shape)),
-    "tents elsewhere": scale("marks", 1.1),
     "narrower tents": scale("widths", 0.01),
-    "visits turned round": scale("visits", -1.0),
     "visits certain": scale("visit_moments", 0.01),
-    "a deeper valley": lambda h, a: grounds(h, "surrogate")[0].update(
-        dropped=0.5 * grounds(h, "surrogate")[0]["dropped"]
-    ),
-    "another valley": scale("drop", 0.9),
 }
 OF_REFUTATIONS = ALL | {
-    "second moments halved": scale("moments", 0.5),
-    "other comparisons": scale("states", 0.9),
     "other actions": every("actions", lambda x: (x + 1) % 2),
-    "weights that are no mixture": scale("mixtures", 1.1),
     "a negative weight": entry("mixtures", (0, 0), -0.1),
     "other mixtures": every("mixtures", lambda x: np.roll(x, 1, axis=0)),
-    "other slopes": scale("slopes", 0.5),
     "a steep slope": entry("slopes", 0, 1.5),
     "a cone of another order": every("splits", lambda x: np.where(np.arange(4) == 3, np.iinfo(x.dtype).min, x)),
-    "corners without an inverse": scale("corners", 0.0),
     "a smaller ceiling": lambda h, a: claim_of(h).update(ceiling=claim_of(h)["ceiling"] - 0.01),
     "all refuted": lambda h, a: claim_of(h).update(margin=abs(claim_of(h)["margin"]) * 1.01, ceiling=0.0),
 }
@@ -239,18 +187,11 @@ TABLES = {
 
 
 # From what is so altered the same statement may follow, with room to spare.
-IN_FAVOUR = {
-    **dict.fromkeys(CERTIFICATES, ("second moments halved", "operators known better", "operators never wrong")),
-    **dict.fromkeys(
-        REFUTATIONS,
-        ("second moments halved", "fits better", "residuals gone", "other comparisons", "other mixtures"),
-    ),
-}
-IN_FAVOUR["open"] += ("other actions",)
+IN_FAVOUR = dict.fromkeys(REFUTATIONS, ("other mixtures",)) | {"open": ("other mixtures", "other actions")}
 
 
 @pytest.mark.thinned(2)
-@pytest.mark.parametrize("step", sizes(10, 1))
+@pytest.mark.parametrize("step", sizes(3, 1))
 def test_refutes_what_was_altered(kind, step, tmp_path):
     passed, original = [], check(write(tmp_path / "whole.npz", *contents(kind)))
     for name, alter in list(TABLES[kind].items())[EVERY.index(kind) % step :: step]:
@@ -266,7 +207,7 @@ def test_refutes_what_was_altered(kind, step, tmp_path):
             if "damaged" not in str(problem) or "\n" in str(problem):
                 raise
         else:
-            if name in IN_FAVOUR[kind] and verdict.statement == original.statement:
+            if name in IN_FAVOUR.get(kind, ()) and verdict.statement == original.statement:
                 continue
             if verdict.verdict != "rejected" or not str(verdict).startswith("Rejected: "):
                 passed.append((name, str(verdict)[:200]))
@@ -276,7 +217,7 @@ def test_refutes_what_was_altered(kind, step, tmp_path):
 PRESENTED = {
     "estimate raised": times("estimated", 1.01),
     "losses gone": lambda h, a: claim_of(h).update(losses=dict.fromkeys(claim_of(h)["losses"], 0.0)),
-    "other losses": claim(losses={"luck": 1.0}),
+    "other losses": lambda h, a: claim_of(h).update(losses={"luck": 1.0}),
     "least elsewhere": lambda h, a: a.update(
         {name: -x for name, x in a.items() if name in ("state", "certificate.state")}
     ),
@@ -388,21 +329,15 @@ def encloses(found, truth):
     return bool((np.abs(found.middle - truth) <= found.radius).all())
 
 
-def test_elementary_functions_are_enclosed():
-    from decimal import Decimal, getcontext
-
-    getcontext().prec = 40
-    x = np.exp(np.random.default_rng(0).uniform(-60, 60, 300))
-    found = enclosures.logarithm(x)
-    for number, middle, radius in zip(x, found.middle, found.radius, strict=True):
-        assert abs(Decimal(float(number)).ln() - Decimal(float(middle))) <= Decimal(float(radius))
-    assert (found.radius <= 1e-13).all()
-    t = np.linspace(-1, 1, 1001)
-    sine, cosine = enclosures.turn(Enclosure(t))
-    assert np.abs(sine.middle - np.sin(np.pi * t)).max() < 1e-14 > np.abs(cosine.middle - np.cos(np.pi * t)).max()
-    whole = sine * sine + cosine * cosine
-    assert encloses(whole, 1.0) and max(sine.radius.max(), cosine.radius.max()) < 1e-13
-    assert encloses(sine[[0, 250, 500, 750, 1000]], [0, -1, 0, 1, 0])
+def test_logarithms_and_sines_are_enclosed():
+    with localcontext() as context:
+        context.prec = 40
+        for x in np.exp(np.random.default_rng(0).uniform(-60, 60, 300)):
+            found = enclosures.logarithm(x)
+            assert abs(Decimal(float(x)).ln() - Decimal(float(found.middle))) <= Decimal(float(found.radius)) < 1e-13
+    sine, cosine = enclosures.turn(Enclosure(np.linspace(-1, 1, 9)))
+    assert encloses(sine[[0, 2, 4, 6, 8]], [0, -1, 0, 1, 0]) and encloses(sine[[1, 3]] * sine[[1, 3]], 0.5)
+    assert encloses(sine * sine + cosine * cosine, 1.0) and sine.radius.max() < 1e-13
 
 
 @pytest.mark.parametrize("size", [1, 2, 9])
