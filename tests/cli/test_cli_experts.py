@@ -184,22 +184,6 @@ def test_ends_and_other_names_of_columns_are_told(folder, capsys):
     assert "episodes" not in printed and "4 transitions" in printed
 
 
-@pytest.mark.slow
-def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
-    problem = certirl.problems.factorised(seed=0, components=2)
-    asked = {"components": problem.components, "basis": certirl.Legendre(5), "columns": 3, "samples": 2_000}
-    solution = certirl.solve(problem, expert=0, discount=0.7, rng=0, **asked)
-    solution.save("sum.npz")
-    solution.reward.save("parts.npz")
-    for name in ("sum.npz", "parts.npz"):
-        assert main(["show", name, "--plot", f"{name}.png"]) == 0
-        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert str(solution) in capsys.readouterr().out
-    axes = solution.plot()
-    s, drawn = axes[0].lines[0].get_data()
-    np.testing.assert_allclose(drawn, solution.reward.parts[0](s))
-
-
 def test_an_action_is_named_as_in_the_data(folder, capsys):
     rows = log()
     write("named.csv", "state,action,next_state", rows.states[:, 0], [("off", "on", "up")[a] for a in rows.actions],

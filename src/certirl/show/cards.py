@@ -26,14 +26,6 @@ MOST_PICTURES = 2
 MOST_ROWS = 40  # of a table
 _LONGEST = 120  # characters of a value in a table
 _LISTED = 8  # entries of an array in a table
-# Colours of badges, those of the report: what is proved, tested, only estimated, open, and refuted.
-_BADGES = {
-    "#0b6b3a": ("certified", "confirmed"),
-    "#0b5cad": ("validated", "certified in part"),
-    "#46525f": ("solved",),
-    "#855000": ("undetermined", "conditional", "not certified", "nothing claimed"),
-    "#a81c2f": ("infeasible", "certified infeasible", "rejected"),
-}
 _CARD = "border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:.6em .9em;max-width:62em;line-height:1.45"
 _LINE = "padding-left:9ch;text-indent:-9ch;white-space:pre-wrap;overflow-wrap:anywhere"
 _KEY = "text-align:left;vertical-align:top;font-weight:600;padding:.1em 1em .1em 0"
@@ -67,11 +59,10 @@ def _badge(record: Record, headline: str) -> str:
     """What a record claims in a word, if its headline has it."""
     words = [getattr(record, name) for name in ("status", "word") if hasattr(record, name)] or headline.split(":")[:1]
     word = words[0].lower()
-    colour = next((colour for colour, claims in _BADGES.items() if word in claims), None)
-    if colour is None or word not in headline.lower():
+    if word not in svg.TONES or word not in headline.lower():
         return ""
-    look = f"background:{colour};color:#fff;border-radius:1em;padding:.05em .7em;font-size:.85em;margin-left:.6em"
-    return f'<span style="{look}">{word}</span>'
+    look = "color:#fff;border-radius:1em;padding:.05em .7em;font-size:.85em;margin-left:.6em"
+    return f'<span style="background:{svg.TONES[word].colour};{look}">{word}</span>'
 
 
 def _print(lines: Sequence[str]) -> str:

@@ -561,16 +561,9 @@ class Sheet(NamedTuple):
         is_robust: bool = False,
         **words: Any,
     ) -> Map:
-        """A map of values ``[m·n]``, its colours from cells that are neither empty nor hatched.
+        """A map of values ``[m·n]``, NaN where empty, its colours from cells that are neither empty nor hatched.
 
-        Args:
-            title: in words; what is held is added.
-            label: of the values.
-            values: NaN where empty.
-            hatched: cells to hatch ``[m·n]``.
-            hatched_label: what hatching means.
-            is_robust: the range of colours leaves out a hundredth of the values at each end.
-            words: further attributes of the map.
+        What is held is added to the title. A robust range of colours leaves out a hundredth of the values at each end.
         """
         shape, hatched = (self.y.size, self.x.size), hatched if hatched is not None and hatched.any() else None
         seen = np.isfinite(values) if hatched is None or hatched.all() else np.isfinite(values) & ~hatched

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
@@ -46,18 +47,6 @@ _ADVANTAGE = (
     "states."
 )
 _CELLS = "Where the policy's action is proved to be the only optimal one, at every state of a cell, and by how much."
-# The colour and the sign of every status and word of a proof.
-_TONES = {
-    "certified": ("good", "✓"),
-    "validated": ("fine", "✓"),
-    "certified in part": ("fine", "✓"),
-    "solved": ("plain", "○"),
-    "infeasible": ("bad", "✕"),
-    "certified infeasible": ("bad", "✕"),
-    "undetermined": ("open", "?"),
-    "conditional": ("open", "?"),
-    "not certified": ("open", "?"),
-}
 
 
 class Section(NamedTuple):
@@ -92,7 +81,7 @@ def page(record: Any, *, coverage: Coverage | None = None, file: Any = None) -> 
     figures = _Figures()
     sections = [section for section in _sections(record, figures, coverage, file) if section.body]
     status = record.status if isinstance(record, Solution) else record.word
-    tone, sign = _TONES[status]
+    tone = svg.TONES[status]
     verdict = verdict_of(record)
     style, script = _shipped("report.css"), _shipped("report.js")
     return Template(_shipped("report.html")).substitute(
@@ -103,8 +92,8 @@ def page(record: Any, *, coverage: Coverage | None = None, file: Any = None) -> 
         style_hash=_hash(style),
         script_hash=_hash(script),
         badge=escape(status),
-        badge_class=tone,
-        badge_sign=sign,
+        badge_class=tone.name,
+        badge_sign=tone.sign,
         verdict=escape(verdict),
         verdict_class="long" if len(verdict) > _LONG else "",
         facts="".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in _facts(record)),
@@ -378,8 +367,13 @@ def _margins(solution: Solution | None, proof: Any, figures: _Figures, names: Na
     if proof is not None and not isinstance(proof, Refutation):
         lead = lead if proof.delta else _CELLS
         pictures[""] = charts.certificate_charts(proof, names=names)
-        lines = {name: text for name, text in proof.lines() if name != "assumed"}
+        lines = {name: _minus(text) for name, text in proof.lines() if name != "assumed"}
     return lead, figures.drawn(pictures) + _pairs(lines)
+
+
+def _minus(text: str) -> str:
+    """A text with proper signs before negative numbers."""
+    return re.sub(r"(?<![\w.-])-(?=[\d.])", "−", text)
 
 
 def _budget(proof: Claim, figures: _Figures) -> str:

@@ -52,6 +52,26 @@ _HALO = 'fill="black" stroke="white" stroke-width="3" stroke-linejoin="round" pa
 _MARK = f'fill="{COLOURS[MARK]}" stroke="white" stroke-width="2"'
 
 
+class Tone(NamedTuple):
+    """How a report and a card show a status: the class of a style sheet, the colour on white, a sign."""
+
+    name: str
+    colour: str
+    sign: str
+
+
+_GOOD, _FINE, _PLAIN = Tone("good", "#0b6b3a", "✓"), Tone("fine", "#0b5cad", "✓"), Tone("plain", "#46525f", "○")
+_OPEN, _BAD = Tone("open", "#855000", "?"), Tone("bad", "#a81c2f", "✕")
+# What is proved, tested, only estimated, open, and refuted.
+TONES = {
+    **dict.fromkeys(("certified", "confirmed"), _GOOD),
+    **dict.fromkeys(("validated", "certified in part"), _FINE),
+    **dict.fromkeys(("solved",), _PLAIN),
+    **dict.fromkeys(("undetermined", "conditional", "not certified", "nothing claimed"), _OPEN),
+    **dict.fromkeys(("infeasible", "certified infeasible", "rejected"), _BAD),
+}
+
+
 class Readings(NamedTuple):
     """The numbers of a picture at some places, in words.
 
