@@ -89,9 +89,9 @@ class ValueForm(Record):
     Attributes:
         margin: for an expert that depends on the state, the half-width of the tube beside a switch over which margins
             rise from 0 to 1, as a share of the box; or a function of states.
-        smoothness: price of a rough V: of its terms, each times the square of its degree. By default 10⁻⁴ where effects
-            are regressed from noisy data, and 0 elsewhere and for a proof; of both the one whose plan is nearer to the
-            expert where some ends are sought and others avoided.
+        smoothness: price of a rough V: of its terms, each times the square of its degree. By default 3·10⁻⁴ where
+            effects are regressed from noisy data, and 0 elsewhere; where some ends are sought and others avoided, the
+            one of both whose plan is nearer to the expert.
         slack: price of a shortfall, for experts that are only nearly optimal.
 
     Example:

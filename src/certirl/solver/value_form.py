@@ -148,7 +148,7 @@ def _found(
     if sigmoids:
         rows, program["reward_basis"] = choose_width(rows, **program)
         model = replace(model, effects=rows.effects)
-    usual = SMOOTHNESS if is_regressed and asked.delta is None and not sigmoids else 0.0
+    usual = SMOOTHNESS if is_regressed and not sigmoids else 0.0
     judged = judged_states(problem, model)
     program["further"] = model.at(judged.states)
     if isinstance(method, FeatureForm):
