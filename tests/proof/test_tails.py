@@ -13,7 +13,8 @@ import certirl
 from certirl import dynamics, steps
 from certirl.data.source import as_source
 from certirl.functions.bases import Chebyshev, Fourier, Legendre, product
-from certirl.proof.tails import _truncated, contradiction, tail_number
+from certirl.proof.contradictions import of_tail
+from certirl.proof.tails import _truncated, tail_number
 
 POINTS = 240
 ANGLES = (np.arange(POINTS) + 0.5) * np.pi / POINTS
@@ -108,8 +109,8 @@ def test_truncated_noise_bounds_the_quadrature(noise, sizes):
         number = dynamics.GaussianNoise(noise, slope=0.9, truncated=True).number(Legendre(k, (15, 25)))
         assert truth <= number <= 12 * truth
         assert number > dynamics.GaussianNoise(noise, slope=0.9).number(Legendre(k, (15, 25)))
-    assert contradiction(dynamics.GaussianNoise(noise, slope=0.9, truncated=True), as_source(room)) == ""
-    assert "contradicts" in contradiction(dynamics.GaussianNoise(noise, slope=0.3, truncated=True), as_source(room))
+    assert of_tail(dynamics.GaussianNoise(noise, slope=0.9, truncated=True), as_source(room)) == ""
+    assert "contradicts" in of_tail(dynamics.GaussianNoise(noise, slope=0.3, truncated=True), as_source(room))
 
 
 def test_truncated_noise_certifies_a_thermostat(tmp_path):
@@ -248,7 +249,7 @@ def test_declarations_that_the_data_contradict_are_refused():
     asked = {"discount": 0.7, "expert": 0, "delta": 0.05}
     log = steps.sample(Room(), basis=Legendre(5), samples=20_000, rng=1)
     for source in (Room(), log):
-        assert contradiction(true, as_source(source)) == ""
+        assert of_tail(true, as_source(source)) == ""
         for wrong in (
             dynamics.GaussianNoise(std=3.0, slope=0.9),
             dynamics.GaussianNoise(std=1.5, slope=0.3),
@@ -275,9 +276,9 @@ def test_true_declarations_on_a_box_are_not_contradicted():
             turned = 0.6 * states @ np.array([[0.8, 0.6], [-0.6, 0.8]])
             return np.clip(turned + rng.normal(scale=0.5, size=states.shape), -1, 1)
 
-    assert contradiction(dynamics.GaussianNoise(0.5, slope=0.6), as_source(Turn())) == ""
-    assert contradiction(dynamics.GaussianNoise(0.5, slope=((0.48, 0.36), (0.36, 0.48))), as_source(Turn())) == ""
-    assert "contradicts" in contradiction(dynamics.GaussianNoise(1.0, slope=0.6), as_source(Turn()))
+    assert of_tail(dynamics.GaussianNoise(0.5, slope=0.6), as_source(Turn())) == ""
+    assert of_tail(dynamics.GaussianNoise(0.5, slope=((0.48, 0.36), (0.36, 0.48))), as_source(Turn())) == ""
+    assert "contradicts" in of_tail(dynamics.GaussianNoise(1.0, slope=0.6), as_source(Turn()))
 
 
 class Skew:

@@ -20,12 +20,12 @@ from certirl.functions.reward import BoundedReward, Reward, bounded
 from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_number, by_door, setting, shown
 from certirl.ground.records import Record
+from certirl.proof.contradictions import of_circle
 from certirl.proof.tails import (
     Tail,
     TailLike,
     is_number,
     least_columns,
-    open_circle,
     tail_in_numbers,
     tail_in_words,
     tail_number,
@@ -131,7 +131,7 @@ class Case(Record):
         if source is not None:
             faults = [_too_large(tail, part, discount) for part in parts] if math.isfinite(discount) else []
             axes = sorted({axis for part in parts for axis in part.periodic})
-            fault = next(filter(None, faults), "") or open_circle(tail, source, axes)
+            fault = next(filter(None, faults), "") or of_circle(tail, source, axes)
             if fault:
                 raise ValueError(fault)
         kind = ("constant" if policy.constant is not None else "policy", "sum" if len(parts) > 1 else "single")

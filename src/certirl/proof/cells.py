@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.policy import Policy, as_policy, steady_support
-from certirl.data.simulator import as_generator, ask, check_simulator, periodic_of, terminal_of
+from certirl.data.simulator import as_generator, check_simulator, periodic_of, terminal_of
 from certirl.data.source import Source, as_source
 from certirl.data.transitions import as_names
 from certirl.fit.bellman import check_problem
@@ -34,15 +34,23 @@ from certirl.ground.doors import as_count, as_reals, by_door, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, percent_up, rounded_down
 from certirl.proof.case import CASES, Declaration, check_domain, no_case
+from certirl.proof.contradictions import (
+    INFLATION,
+    PROBES,
+    next_states,
+    noise_in_words,
+    numbers_in_words,
+    of_images,
+    of_terminal_cells,
+    refuse,
+)
 
 MOST_CELLS = 4_000_000
-INFLATION = 1e-9  # of a side, by which cells and boxes are enlarged: rounding of places
 ROUNDING = 2.0**-40  # of the largest |V̂| and |R|, for each cell along a coordinate: rounding of values
 RELATIVE = 1e-12  # of terms: rounding of their sums
 STEEPEST = 1e12  # of Lipschitz constants
 SMALLEST, LARGEST = 1e-20, 1e20  # of values: numbers on cells are in single precision
 FORM = "V̂ − γ max_a V̂∘f_a"
-PROBES = 2000  # next states that are compared with the declared constants, for each action
 _BLOCK = 1 << 17  # cells at once
 _KEPT = 8  # sizes of windows for which gradients are kept
 _SMALL = 1e-6  # change of an upper solution, relative to its first bound, at which it is final
@@ -110,7 +118,7 @@ class ValueReward(Record):
         dimension = len(as_domain(self.simulator.domain))
         rows = as_rows(states, dimension)
         value = getattr(self.value, "value", self.value)
-        after = [value(_next(self.simulator, rows, action)) for action in range(self.simulator.n_actions)]
+        after = [value(next_states(self.simulator, rows, action)) for action in range(self.simulator.n_actions)]
         here, ahead, terminal = value(rows), np.max(after, axis=0), terminal_of(self.simulator)
         ahead = np.where(terminal(rows), here, ahead) if terminal is not None else ahead
         return like_input(here - self.discount * ahead, states, dimension)
@@ -519,7 +527,7 @@ class Deterministic(Declaration):
         if source.is_log:
             raise ValueError(no_case("Deterministic", CASES[3]))
         if not getattr(source.data, "deterministic", True):
-            raise ValueError(f"{source.data!r} is random: {_with_noise()}")
+            raise ValueError(f"{source.data!r} is random: {noise_in_words()}")
         check_domain("Deterministic", source.domain, source.periodic)
 
     def certify(self, reward: Any, source: Any, **settings: Any) -> CellCertificate:
@@ -573,20 +581,21 @@ def prove_by_cells(
     _check_size(table, paid)
     if _places(grid) * 2.0**-45 > INFLATION:
         raise ValueError(
-            f"double precision is too coarse for cells with sides {_numbers(grid.sides)} on {domain.words}: "
+            f"double precision is too coarse for cells with sides {numbers_in_words(grid.sides)} on {domain.words}: "
             "subtract a constant from the coordinates, so that they are near 0"
         )
     rounding = _rounding(grid, table, paid)
     gradients, here = _Gradients.of(grid, table), None if paid is None else _in_cells(grid, paid - table, rounding)
     dynamics = _dynamics(simulator, centres[live], halves, lipschitz)
     generator, blocks = as_generator(rng, "certify_deterministic"), []
-    _compare_terminal(simulator, grid, np.flatnonzero(over), generator)
+    constants = dynamics.lipschitz if isinstance(dynamics, Answers) else None
+    refuse(of_terminal_cells(simulator, grid, np.flatnonzero(over), generator))
     for first in range(0, len(live), _BLOCK):
         rows = np.arange(first, min(first + _BLOCK, len(live)))
         probes = (rows[-1] + 1) * PROBES // len(live) - first * PROBES // len(live)
         each = [_images(dynamics, centres[live[rows]], halves, rows, action) for action in range(simulator.n_actions)]
         for action, images in enumerate(each):
-            _compare(simulator, grid, live[rows], images, action, generator, probes, dynamics)
+            refuse(of_images(simulator, grid, live[rows], images, action, generator, probes, constants))
         several = np.zeros(len(rows), dtype=bool)
         for main, *others in each:
             several |= np.any([other.differs(main) for other in others], axis=0)
@@ -738,11 +747,6 @@ def _one_action(policy: Policy, states: Array) -> NDArray[np.intp]:
     return np.asarray(support.argmax(axis=1))
 
 
-def _next(simulator: Any, states: Array, action: int, seed: int = 0) -> Array:
-    rng = np.random.default_rng(seed)
-    return np.asarray(ask(simulator, states, action, rng, as_domain(simulator.domain)), dtype=float)
-
-
 def _terminal_boxes(simulator: Any, grid: Cells) -> tuple[Array, ...]:
     """The terminal boxes ``[d, 2]``; their faces must be on lines of the grid of V̂, which is 0 in them."""
     declared = getattr(simulator, "terminal_boxes", None)
@@ -757,7 +761,7 @@ def _terminal_boxes(simulator: Any, grid: Cells) -> tuple[Array, ...]:
         if (np.abs(lines - np.round(lines))[inner] > INFLATION).any():
             raise ValueError(
                 f"the terminal box {as_domain(box).words} must end on lines of the grid of the value, whose cells "
-                f"have sides {_numbers(grid.sides)}: choose other {setting('points')}"
+                f"have sides {numbers_in_words(grid.sides)}: choose other {setting('points')}"
             )
     return boxes
 
@@ -802,7 +806,7 @@ def _dynamics(simulator: Any, centres: Array, halves: Array, lipschitz: Any) -> 
             f"{setting('lipschitz')} must be {each} from 0 to {STEEPEST:g}, or {each} for each of "
             f"{simulator.n_actions} actions, got {shown(np.asarray(lipschitz).tolist())}"
         )
-    after = np.stack([_next(simulator, centres, action) for action in range(simulator.n_actions)])
+    after = np.stack([next_states(simulator, centres, action) for action in range(simulator.n_actions)])
     return Answers(after, np.broadcast_to(bounds, (simulator.n_actions, size, size)).copy())
 
 
@@ -1208,7 +1212,7 @@ def _evaluated(
 
     points, terminal = grid.points(), terminal_of(simulator)
     chosen = np.maximum(actions[cells.cell(points)], 0)
-    after = np.stack([_next(simulator, points, action) for action in range(simulator.n_actions)])
+    after = np.stack([next_states(simulator, points, action) for action in range(simulator.n_actions)])
     matrix = grid.matrix(after[chosen, np.arange(len(points))])
     total = reward.coefficients.copy()
     if terminal is not None:
@@ -1216,123 +1220,3 @@ def _evaluated(
         total[over] = 0
         matrix = matrix.multiply(~over[:, None]).tocsr()
     return np.asarray(spsolve((eye_array(grid.size) - discount * matrix).tocsc(), total))
-
-
-def _drawn(grid: Cells, cells: NDArray[np.intp], generator: Any, count: int) -> tuple[NDArray[np.intp], Array, Array]:
-    """Cells among these, and states in them: rows, distances from the middles, states; half of them near corners."""
-    rows = generator.integers(len(cells), size=count)
-    shares = generator.random((count, grid.dimension))
-    shares[: count // 2] = np.round(shares[: count // 2])  # where the deviation is largest
-    apart = (shares - 0.5) * (1 - 2e-9) * grid.sides
-    places = np.stack(np.unravel_index(cells[rows], grid.shape), axis=1) + 0.5
-    return rows, apart, grid.domain.low + places * grid.sides + apart
-
-
-def _compare_terminal(simulator: Any, grid: Cells, cells: NDArray[np.intp], generator: Any) -> None:
-    """Raise if a state drawn in a terminal cell is not terminal."""
-    terminal = terminal_of(simulator)
-    if terminal is not None and len(cells):
-        _, _, states = _drawn(grid, cells, generator, PROBES)
-        wrong = ~np.asarray(terminal(states))
-        if wrong.any():
-            raise ValueError(
-                f"terminal_boxes are contradicted: {place_of(states[int(wrong.argmax())])} is in one of them and not "
-                "terminal"
-            )
-
-
-def _compare(
-    simulator: Any,
-    grid: Cells,
-    live: NDArray[np.intp],
-    images: Sequence[Image],
-    action: int,
-    generator: Any,
-    probes: int,
-    dynamics: Any,
-) -> None:
-    """Compare next states of states drawn in live cells with their images; raise if one is outside."""
-    terminal, ends = terminal_of(simulator), np.array(grid.domain)
-    rows, apart, states = _drawn(grid, live, generator, probes)
-    if terminal is not None and terminal(states).any():
-        raise ValueError(
-            f"terminal_boxes are contradicted: {place_of(states[int(terminal(states).argmax())])} is outside of them "
-            "and terminal"
-        )
-    after, width = _next(simulator, states, action), ends[:, 1] - ends[:, 0]
-    again = _next(simulator, states[::-1], action, seed=1)[::-1]
-    different = np.abs(after - again)
-    for axis in grid.periodic:
-        different[:, axis] = np.minimum(different[:, axis], width[axis] - different[:, axis])
-    if (different > INFLATION * grid.sides).any():
-        row = int((different > INFLATION * grid.sides).any(axis=1).argmax())
-        raise ValueError(
-            f"the simulator is not a function of state and action: action {action} led from {place_of(states[row])} to "
-            f"{_numbers(after[row])}, and when asked again, in another order, to a state that differs by "
-            f"{_numbers(different[row])}; {_with_noise()}"
-        )
-    allowed = np.zeros(probes, dtype=bool)
-    for image in (each.at(rows) for each in images):
-        middle = image.after + np.einsum("nij,nj->ni", image.slopes, apart)
-        reach = np.einsum("nij,nj->ni", image.spreads, np.abs(apart)) + INFLATION * grid.sides
-        for axis in grid.periodic:
-            middle[:, axis] += np.round((after[:, axis] - middle[:, axis]) / width[axis]) * width[axis]
-        low, high = middle - reach, middle + reach
-        for axis in set(range(grid.dimension)) - set(grid.periodic):
-            low[:, axis], high[:, axis] = np.clip(low[:, axis], *ends[axis]), np.clip(high[:, axis], *ends[axis])
-        allowed |= ((after >= low) & (after <= high)).all(axis=1)
-    if not allowed.all():
-        row = int((~allowed).argmax())
-        found = f"action {action} leads from {place_of(states[row])} to {_numbers(after[row])}"
-        if not isinstance(dynamics, Answers):
-            raise ValueError(
-                f"the built-in derivatives are contradicted: {found}; declare {setting('lipschitz')} for this simulator"
-            )
-        small = _too_small(simulator, grid, states - apart, apart, dynamics.lipschitz)
-        raise ValueError(
-            f"the declared Lipschitz constants are contradicted: "
-            f"{small or f'{found}, farther from the next state of the middle of its cell than they allow'}; "
-            f"declare bounds on the derivatives at all states by {setting('lipschitz')}"
-        )
-
-
-def _too_small(simulator: Any, grid: Cells, middles: Array, apart: Array, bounds: Array) -> str:
-    """The declared constants ``[A, d, d]`` that states show to be too small, and how large they must be at least.
-
-    From the middle of a cell to a state one coordinate is changed after the other. If the next states are farther
-    apart than the constants allow, then by one of these changes, too.
-    """
-    least, width = np.zeros_like(bounds), grid.domain.width
-    for action in range(len(bounds)):
-        states = middles.copy()
-        before = _next(simulator, states, action)
-        for axis in range(grid.dimension):
-            states[:, axis] += apart[:, axis]
-            after = _next(simulator, states, action)
-            change = np.abs(after - before)
-            for other in grid.periodic:
-                change[:, other] = np.minimum(change[:, other], width[other] - change[:, other])
-            steps, before = np.abs(apart[:, axis]), after
-            far = steps > 1e-3 * grid.sides[axis]  # not rounding
-            least[action, :, axis] = (change[far] / steps[far, None]).max(axis=0, initial=0.0)
-    shared = bool((bounds == bounds[0]).all())
-    least, bounds = (least.max(axis=0)[None], bounds[:1]) if shared else (least, bounds)
-    small = np.argwhere(least > bounds * (1 + 1e-6))
-    words = []
-    for entry in small:
-        name = "L" + "".join(f"[{number}]" for number in (entry[1:] if shared else entry))
-        needed = -rounded_down(-least[tuple(entry)] * (1 - 1e-9))
-        words.append(f"{name} must be at least {needed:.3g}, not {bounds[tuple(entry)]:.3g}")
-    return ", ".join(words)
-
-
-def _with_noise() -> str:
-    return by_door(
-        "with noise, pass a tail to certirl.solve, say tail=certirl.dynamics.GaussianNoise(…)",
-        "with noise, use certirl solve with --delta and --tail gaussian:STD:SLOPE, say",
-    )
-
-
-def _numbers(values: Array) -> str:
-    """Some numbers in words, "0.3" or "(0.3, 0.1)"."""
-    return place_of(values).removeprefix("s = ")

@@ -21,10 +21,11 @@ from certirl.ground.work import Report, check_progress, on, speaker, watched_str
 from certirl.proof.case import CASES, Case, Declaration, check_declaration, no_case
 from certirl.proof.cells import CellCertificate, Deterministic
 from certirl.proof.certificate import Certificate, conclude
+from certirl.proof.contradictions import of_tail, refuse
 from certirl.proof.cost import cost
 from certirl.proof.refutation import Refutation, attempt
 from certirl.proof.sums import gather
-from certirl.proof.tails import TailLike, check_contradiction, check_tail
+from certirl.proof.tails import TailLike, check_tail
 from certirl.proof.training import fit_surrogates
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def check_settings(source: Source, samples: Any, *, tail: Any, paired: Any, prog
 def check_draws(source: Source, samples: int, case: Case) -> None:
     """Refuse draws that are dependent or contradict the tail, and too few to determine the columns."""
     source.check_noise()
-    check_contradiction(case.tail, source)
+    refuse(of_tail(case.tail, source))
     columns = max(part.columns.size for part in case.parts)
     least = next(n for n in range(columns + 1, 2 * columns + 2) if n - max(int(FIT_SHARE * n), 1) >= columns)
     source.check_enough(samples, columns, least)

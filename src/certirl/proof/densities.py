@@ -14,6 +14,7 @@ from certirl.functions.bases import Basis, gauss_legendre
 from certirl.functions.spread import inflation, spread_points
 from certirl.ground.domain import Array, Box, as_domain, as_n_actions, mesh
 from certirl.ground.doors import as_count, as_number, as_reals, call, shown, takes
+from certirl.proof.contradictions import of_density, refuse
 from certirl.proof.tails import Smooth, Tail
 
 # By the number of coordinates, along each of them. Without declared bounds: Gauss points of the next state, states
@@ -24,7 +25,7 @@ _ACCURATE = {1: 1e-6, 2: 1e-3, 3: 1e-2}  # the error of an integral that points 
 _MOST_POINTS = 1 << 19  # next states that a message asks for
 _BLOCK = 1 << 21  # numbers of a density at once
 _SHARES = (1 / 12, 1 / 8, 1 / 6, 1 / 4, 1 / 3, 1 / 2)  # of the states: the degrees that their maximum speaks for
-_LINES = 5  # states from which declared derivatives are compared with differences
+_LINES = 5  # states at which the two ends of a circle are compared
 _ROUNDING = 1e-11
 _MOST_OUTSIDE = 0.01  # of the mass, outside a box that is declared for next states before they are placed
 
@@ -238,50 +239,6 @@ class DensityTail(Tail):
             )
         return values
 
-    def _check(self) -> None:
-        """Refuse a density that is none, and declared bounds that its differences exceed: these are means of them.
-
-        Integrals are those of interpolants, from below: the mean over the corners of each cell.
-        """
-        d, count = len(self.domain), self._count
-        low, high = self.domain.ends
-        places = low + (high - low) * (np.arange(_LINES)[:, None] + 0.5) / _LINES
-        y = mesh([np.linspace(*ends, count) for ends in self.next_domain])
-        steps = np.array([(last - first) / (count - 1) for first, last in self.next_domain])
-        errors = steps**2 * np.array(self.curvature) / 8
-        linear = float(np.prod(1 + errors)) - 1
-        for action in range(self.n_actions):
-            weights = np.ones(1)
-            for step in steps:
-                weights = np.multiply.outer(weights, step * np.r_[0.5, np.ones(count - 2), 0.5]).ravel()
-            slack = min(linear, 0.1) + 1e-6  # the declared bounds are still to be tested
-            table = np.concatenate(list(self._kernels(places, action, y, weights, slack))) / weights
-            table = table.reshape(-1, *[count] * d)
-            for axis in range(d):
-                others = [other for other in range(d) if other != axis]
-                bent = np.abs(_in_cells(np.diff(table, 2, axis=axis + 1), others)).sum(axis=tuple(range(1, d + 1)))
-                found = float(bent.max()) / steps[axis] * float(np.prod(steps[others]))
-                allowed = self.curvature[axis] * float(np.prod(1 + errors[others]))
-                if found > 1.001 * allowed + _ROUNDING * count**d / steps[axis] * float(np.prod(steps[others])):
-                    raise ValueError(
-                        f"curvature {self.curvature[axis]:g} is contradicted by the density of action {action}: "
-                        f"∫|∂²p_a/∂s'²| ds' in coordinate {axis} of the next state is at least {found:.3g} somewhere; "
-                        "a kink counts with its change of slope, and of a density that jumps leave smooth and "
-                        "curvature out"
-                    )
-                order, bound = self.smooth[axis].order, self.smooth[axis].bound
-                step = (high - low)[axis] / (2 * order)
-                line = np.tile((low + high) / 2, (2 * order + 1, 1))
-                line[:, axis] = low[axis] + step * np.arange(2 * order + 1)
-                moved = np.diff(self._values(y, line, action), order, axis=0).reshape(-1, *[count] * d)
-                moved = np.abs(_in_cells(moved, range(d))).sum(axis=tuple(range(1, d + 1))) * float(np.prod(steps))
-                found = (float(moved.max()) - 2**order * linear) / step**order
-                if found > 1.001 * bound:
-                    raise ValueError(
-                        f"{self.smooth[axis]} is contradicted by the density of action {action}: in coordinate {axis} "
-                        f"it is at least {found:.3g} somewhere"
-                    )
-
     def _gauss(self) -> tuple[Array, Array]:
         t, w = gauss_legendre(self._along(_GAUSS))
         weights = np.ones(1)
@@ -313,15 +270,7 @@ def _computed(tail: DensityTail, columns: Basis) -> _Computed:
 
 @lru_cache(maxsize=64)
 def _check_declared(tail: DensityTail) -> None:
-    tail._check()
-
-
-def _in_cells(table: Array, axes: Sequence[int]) -> Array:
-    """The means over the two ends of each step along axes of next states, which follow the first one."""
-    for axis in axes:
-        ends = np.moveaxis(table, axis + 1, 0)
-        table = np.moveaxis((ends[1:] + ends[:-1]) / 2, 0, axis + 1)
-    return table
+    refuse(of_density(tail))
 
 
 def tail_from_density(

@@ -13,14 +13,12 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import gammaincc, log_ndtr, ndtr, ndtri
+from scipy.special import gammaincc, log_ndtr
 
 from certirl.ground import archive
 from certirl.ground.archive import Shape, Words
 from certirl.ground.domain import Array, Box
-from certirl.ground.doors import by_door, setting
 from certirl.ground.records import Record
-from certirl.ground.status import distinct_digits
 
 COEFFICIENTS = 2  # of each drift
 PEAK = 1 / sqrt(2 * pi)  # of the normal density
@@ -29,9 +27,6 @@ _NEAR = 4 * 2.0**-24  # four roundings of single precision: next states so near 
 _FARTHEST = 1e-3  # of half the interval, however far from 0 that is
 _ROUNDS = 20  # in which the weights of rows at the ends are improved
 _STEPS = 100  # of Newton's method at most
-_MISTAKEN = 1e-6  # the probability that true data are taken for a contradiction
-_QUARTERS = 4
-_FEWEST = 20  # rows of a group that is compared
 
 
 @archive.record
@@ -220,96 +215,6 @@ def _shape(sums: DriftSums, action: int, theta: Array, noise: tuple[float, float
 def _ellipse(lower: Array, full: Array, rho: float) -> Array:
     largest = float(np.linalg.eigvals(np.linalg.solve(lower, full)).real.max())
     return np.asarray(rho**2 * largest * np.linalg.inv(lower))
-
-
-def contradiction(
-    drift: Drift,
-    states: Array,
-    actions: NDArray[np.intp],
-    next_states: Array,
-    rng: np.random.Generator,
-    *,
-    dependent: bool = False,
-) -> str:
-    """A sentence if the rows contradict affine drifts and noise of this standard deviation; empty if they do not.
-
-    Args:
-        drift: fitted to the rows.
-        states: in units in which the interval is [−1, 1] ``[n]``.
-        actions: ``[n]``.
-        next_states: ``[n]``.
-        rng: spreads rows at the ends over the probability that they have there.
-        dependent: how many rows a group has may depend on where earlier rows led.
-    """
-    groups = [
-        (action, f"of all states under action {action}" if quarter < 0 else f"from states in quarter {quarter + 1} of "
-         f"the interval under action {action}", quarter)
-        for action in range(len(drift.coefficients)) for quarter in range(-1, _QUARTERS)
-    ]  # fmt: skip
-    quarters = np.minimum(((states + 1) / 2 * _QUARTERS).astype(int), _QUARTERS - 1)
-    spread, comparisons = drift.spread(states), len(groups) * (len(states) if dependent else 1)
-    for action, where, quarter in groups:
-        rows = (actions == action) & ((quarters == quarter) | (quarter < 0))
-        n = int(rows.sum())
-        if n < _FEWEST:
-            continue
-        theta, after = drift.coefficients[action], next_states[rows]
-        place = ndtr((np.clip(after, -drift.wall, drift.wall) - theta[0] - theta[1] * states[rows]) / drift.std)
-        chance = rng.uniform(size=n)
-        place = np.where(after >= 1, place + chance * (1 - place), np.where(after <= -1, chance * place, place))
-        if quarter < 0:
-            line, shifts = theta[0] + theta[1] * states[rows], spread[action, rows] / drift.std
-            fault = _spread_fault(place, shifts, comparisons) or _ends_fault(after, line, shifts, drift, comparisons)
-            if fault:
-                return f"{_contradiction()}: under action {action}, {fault}"
-        ordered, steps = np.sort(place), np.arange(n + 1) / n
-        distance = float(max((steps[1:] - ordered).max(), (ordered - steps[:-1]).max()))
-        allowed = (
-            sqrt(log(4 * comparisons / _MISTAKEN) / (2 * n)) + PEAK * float(spread[action, rows].max()) / drift.std
-        )
-        if distance > allowed:
-            found, possible = distinct_digits(distance, allowed)
-            return (
-                f"{_contradiction()}: the noise of {n:,} transitions {where} has a distribution function that differs "
-                f"from the declared one by {found}, where {possible} is possible"
-            )
-    return ""
-
-
-def _contradiction() -> str:
-    instead = by_door("use certirl.certify", "write --tail gaussian:STD:SLOPE in its place")
-    return (
-        "the data contradict s' = clip(m_a(s) + ξ) with affine drifts m_a and Gaussian noise ξ of this standard "
-        f"deviation (declare another {setting('std')}, or {instead})"
-    )
-
-
-def _spread_fault(place: Array, shifts: Array, comparisons: int) -> str:
-    """Whether Σz² is no sum of squares of normal numbers, each of which may be off by its shift."""
-    n, level = len(place), log(4 * comparisons / _MISTAKEN)
-    length = float(np.linalg.norm(ndtri(np.clip(place, 1e-300, 1 - 1e-16))))
-    most = sqrt(n + 2 * sqrt(n * level) + 2 * level) + float(np.linalg.norm(shifts))
-    least = sqrt(max(n - 2 * sqrt(n * level), 0.0)) - float(np.linalg.norm(shifts))
-    if least <= length <= most:
-        return ""
-    size, low, high = distinct_digits(*(number / sqrt(n) for number in (length, least, most)))
-    return f"the noise of {n:,} transitions is {size} times as large as declared, where {low} to {high} is possible"
-
-
-def _ends_fault(after: Array, line: Array, shifts: Array, drift: Drift, comparisons: int) -> str:
-    """Whether fewer or more rows are at an end than can be, by Chernoff's inequality."""
-    level = log(8 * comparisons / _MISTAKEN)
-    for side, name in ((-1, "lower"), (1, "upper")):
-        away = (drift.wall - side * line) / drift.std
-        least, most = (float(ndtr(-away + sign * shifts).sum()) for sign in (-1, 1))
-        count = int((side * after >= 1).sum())
-        mean = max(min(max(count, least), most), 1e-300)  # nearest to what was counted
-        if mean - count + (count * log(count / mean) if count else 0.0) > level:
-            return (
-                f"{count:,} of {len(after):,} next states are at the {name} end of the interval, where about "
-                f"{mean:,.0f} should be"
-            )
-    return ""
 
 
 Rows = tuple[Array, NDArray[np.intp], Array]

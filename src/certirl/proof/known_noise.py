@@ -33,7 +33,8 @@ from certirl.ground.doors import as_count, as_delta, as_number, as_probability, 
 from certirl.ground.records import Record
 from certirl.proof.case import AS_READ, CASES, Declaration, allowed_tube, check_domain, no_case, without_switches
 from certirl.proof.certificate import Certificate, Forecast
-from certirl.proof.drift import COEFFICIENTS, PEAK, Drift, DriftSums, contradiction, fit_drift, rows_of, wall_of
+from certirl.proof.contradictions import of_drift, refuse
+from certirl.proof.drift import COEFFICIENTS, PEAK, Drift, DriftSums, fit_drift, rows_of, wall_of
 from certirl.proof.reading import Margin, PairBounds, Reading, read_cells
 
 SAMPLES = 10_000  # transitions per action that are drawn where no number is given
@@ -599,9 +600,7 @@ class NoiseCase(NamedTuple):
         """
         noise, placing = self.sums(log), np.random.default_rng(0)
         kind, assumed = self.rows
-        fault = contradiction(noise.drift(delta), *rows_of(log), placing, dependent=kind == "dependent")
-        if fault:
-            raise ValueError(fault)
+        refuse(of_drift(noise.drift(delta), *rows_of(log), placing, dependent=kind == "dependent"))
         known = (
             f"s' = clip(m_a(s) + ξ) into {noise.domain.words}, m_a affine, ξ Gaussian with standard deviation "
             f"{self.std:g}, known exactly"

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from certirl.data.dependence import answers
-from certirl.data.source import Simulated, Source
 from certirl.functions.bases import Basis, fewest
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_count, as_flag, as_number, as_reals, by_door, call, setting, shown, takes
@@ -30,10 +28,6 @@ _LARGEST = 700.0  # the logarithm of numbers that are computed with
 _NARROWEST, _STEEPEST = 1e-100, 1e100  # noise, and drift in units of it
 _BEYOND = 40  # degrees beyond the columns' highest whose coefficients are bounded each by the best weights
 _WEIGHTS = np.linspace(-4, 4, 17)  # logarithms
-# What data are compared with a declaration: pairs of states for each coordinate, and rows of each state.
-_PAIRS, _ROWS, _CANDIDATES = 12, 2_000, 40  # of a log, with the states to choose from
-_ASKED_PAIRS, _ASKED_ROWS = 6, 6_000  # of a simulator
-_CHANGE = 1.2  # the change between two states, by the declaration, at which the data are compared with it
 _FARTHEST = 30.0  # into the complex plane
 _ANALYTIC, _FARTHEST_TRUNCATED = 0.45, 2.7  # of v: from where to where |χ| of truncated noise is evaluated
 _SHARES = (1.0, 0.95, 0.91, 0.86, 0.8, 0.73, 0.6, 0.4, 0.0)  # of the mesh of v, for the ends v₁ that are tried
@@ -718,148 +712,3 @@ def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
         axes = ", ".join(map(str, columns.periodic_axes))
         source += f"; P_a f and its derivatives are periodic in coordinate {axes}"
     return f"every P_a f, |f| ≤ 1, lies within {number:.3g} of the first {columns.size} {family} functions{source}"
-
-
-def contradiction(tail: TailLike, source: Source) -> str:
-    """A sentence if the data contradict a declared tail; empty if they do not, or if nothing in it can be tested.
-
-    At pairs of states, of a log at the nearest rows of pairs of its states, the distributions of each coordinate of the
-    next state are compared: their distribution functions differ by half of `Tail.change` at most, up to the errors of
-    two empirical ones (Dvoretzky, Kiefer and Wolfowitz; Bretagnolle's constant for rows of different states). If
-    rows are independent, all comparisons together contradict a true declaration with probability 10⁻⁶ at most.
-    """
-    if not isinstance(tail, Tail) or tail.change(np.zeros(len(source.domain))) > 0:  # what says nothing of two states
-        return ""
-    domain = source.domain
-    pairs = _pairs(source) * len(domain)
-    rng = np.random.default_rng(0)
-    for action in range(source.n_actions):
-        for number in range(pairs):
-            groups = _two_groups(tail, source, action, rng, number)
-            if groups is None:
-                return ""
-            allowed, least = _differences(tail, *groups, comparisons=pairs * len(domain) * source.n_actions)
-            if least > allowed:
-                return (
-                    f"the declared tail contradicts the data: if {tail}, the distributions of the next state "
-                    f"under action {action} from {_places(*groups)} differ by {allowed:.2g} at most (∫|difference of "
-                    f"densities|), but they differ by at least {least:.2g}; declare less noise or a larger slope"
-                )
-    return ""
-
-
-def open_circle(tail: TailLike, source: Source, axes: Sequence[int]) -> str:
-    """A sentence if the two ends of a coordinate are not one state, as columns that are periodic in it require.
-
-    The next states from both ends are compared as in `contradiction`, at the same level.
-
-    Args:
-        tail: as in `certify`; only declared properties are tested.
-        source: a simulator or a log.
-        axes: coordinates in which the columns are periodic.
-    """
-    if not isinstance(tail, Tail) or tail.change(np.zeros(len(source.domain))) > 0:  # what says nothing of two states
-        return ""
-    comparisons = _pairs(source) * len(axes) * len(source.domain) * source.n_actions
-    rng = np.random.default_rng(0)
-    for action, axis, _ in product(range(source.n_actions), axes, range(_pairs(source))):
-        groups = _two_ends(source, action, rng, axis)
-        if groups is None:
-            return ""
-        allowed, least = _differences(tail, *groups, comparisons=comparisons)
-        if least > allowed:
-            return (
-                f"columns that are periodic in coordinate {axis} take its two ends for one state, but under action "
-                f"{action} the distributions of the next state from them differ by at least {least:.2g} (∫|difference "
-                f"of densities|), where the declared tail allows {allowed:.2g}: use polynomials, say certirl.Legendre"
-            )
-    return ""
-
-
-Group = tuple[Array, Array]  # states and next states of rows whose next states are compared with those of others
-
-
-def _differences(tail: Tail, first: Group, second: Group, *, comparisons: int) -> tuple[float, float]:
-    """Bounds on ∫|difference of densities| of the next states of two groups: what is declared, what the data show."""
-    (one, one_next), (other, other_next) = first, second
-    radius = math.sqrt(math.log(2 * math.e * 1e6 * 2 * comparisons) / (2 * len(one)))
-    differences = np.maximum(one.max(axis=0) - other.min(axis=0), other.max(axis=0) - one.min(axis=0))
-    statistics = (_largest_gap(*pair) for pair in zip(one_next.T, other_next.T, strict=True))
-    return tail.change(differences), 2 * (max(statistics) - 2 * radius)
-
-
-def _largest_gap(one: Array, other: Array) -> float:
-    """The largest difference between the distribution functions of two samples (Kolmogorov and Smirnov)."""
-    both = np.concatenate([one, other])
-    shares = [np.searchsorted(np.sort(sample), both, side="right") / len(sample) for sample in (one, other)]
-    return float(np.abs(shares[0] - shares[1]).max())
-
-
-def _pairs(source: Source) -> int:
-    return _PAIRS if source.is_log else _ASKED_PAIRS
-
-
-def _places(*groups: Group) -> str:
-    return " and ".join(np.array2string(states.mean(axis=0), precision=3) for states, _ in groups)
-
-
-def check_contradiction(tail: TailLike, source: Source) -> None:
-    """Refuse, with a sentence, a declared tail that the data contradict."""
-    fault = contradiction(tail, source)
-    if fault:
-        raise ValueError(fault)
-
-
-def _two_groups(
-    tail: Tail, source: Source, action: int, rng: np.random.Generator, number: int
-) -> tuple[Group, Group] | None:
-    """Two groups of rows whose next states must have similar distributions; None if a log has too few rows."""
-    domain = source.domain
-    low, high = domain.ends
-    if isinstance(source, Simulated):
-        first = rng.uniform(low, high)
-        step = np.zeros(len(domain))
-        axis = number % len(domain)
-        step[axis] = (high - low)[axis]
-        shares = np.geomspace(1e-3, 0.5, 40)
-        share = next((share for share in shares if tail.change(share * step) > _CHANGE), 0.5)
-        forward = share * step if first[axis] <= (low + high)[axis] / 2 else -share * step
-        return _asked(source, action, first, 2 * number), _asked(source, action, first + forward, 2 * number + 1)
-    states, next_states = source.data.of_action(action)
-    if len(states) < 2 * _ROWS:
-        return None
-    centres = states[rng.integers(len(states), size=_CANDIDATES)]
-    changes = np.array([tail.change(np.abs(centre - centres[0])) for centre in centres])
-    chosen = int(np.abs(changes[1:] - _CHANGE).argmin()) + 1
-    return _nearest(states, next_states, centres[0], high - low), _nearest(
-        states, next_states, centres[chosen], high - low
-    )
-
-
-def _two_ends(source: Source, action: int, rng: np.random.Generator, axis: int) -> tuple[Group, Group] | None:
-    """Two groups of rows, from both ends of a coordinate; the states of the first are moved by its period."""
-    low, high = source.domain.ends
-    first = rng.uniform(low, high)
-    first[axis] = low[axis]
-    period = np.where(np.arange(len(low)) == axis, high - low, 0.0)
-    if isinstance(source, Simulated):
-        number = int(rng.integers(1 << 30))
-        states, next_states = _asked(source, action, first, number)
-        return (states + period, next_states), _asked(source, action, first + period, number + 1)
-    states, next_states = source.data.of_action(action)
-    if len(states) < 2 * _ROWS:
-        return None
-    near, near_next = _nearest(states, next_states, first, high - low)
-    return (near + period, near_next), _nearest(states, next_states, first + period, high - low)
-
-
-def _asked(source: Simulated, action: int, state: Array, number: int) -> Group:
-    """Rows of one state, asked of a simulator with a generator of its own."""
-    states = np.tile(state, (_ASKED_ROWS, 1))
-    return states, answers(source.data, states, action, number + 10_000)
-
-
-def _nearest(states: Array, next_states: Array, centre: Array, width: Array) -> Group:
-    """The rows whose states are nearest to a state."""
-    rows = np.argpartition(np.abs((states - centre) / width).max(axis=1), _ROWS)[:_ROWS]
-    return states[rows], next_states[rows]

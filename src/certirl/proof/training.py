@@ -21,8 +21,8 @@ from certirl.ground.domain import Array
 from certirl.kernels.tensors import on_host
 from certirl.proof.bands import expected_bands, shares_of
 from certirl.proof.case import Case
+from certirl.proof.contradictions import of_fit, refuse
 from certirl.proof.functionals import workings
-from certirl.proof.misfit import check_fit
 from certirl.proof.sums import Evidence, gather
 from certirl.proof.surrogate import Surrogate, in_family, mesh_of, pairs_of, tuples_of
 
@@ -91,7 +91,7 @@ def fit_surrogates(
         regressions = [_regression(sums, blank) for sums, blank in zip(gather(blanks, training), blanks, strict=True)]
     rough = [_solved(blank, *regression) for blank, regression in zip(blanks, regressions, strict=True)]
     data = _leading(training if again is None else again, FORECAST, case.policy.n_actions)
-    check_fit(case, data)
+    refuse(of_fit(case.parts, case.tail, data, n_actions=case.policy.n_actions, sampling=case.sampling))
     turned = [
         replace(guess, **_directions(guess, sums, _residual_covariance(guess, data), pointwise))
         for guess, sums in zip(rough, gather(rough, data), strict=True)

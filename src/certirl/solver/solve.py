@@ -25,7 +25,8 @@ from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, speaker, watched_stream
 from certirl.proof.case import Case, Declaration, bounding_tail, tail_too_large
 from certirl.proof.cells import Deterministic, prove_by_cells
-from certirl.proof.tails import TailLike, check_contradiction, tail_number
+from certirl.proof.contradictions import of_tail, refuse
+from certirl.proof.tails import TailLike, tail_number
 from certirl.solver.methods import Method, Program
 from certirl.solver.request import Request, request
 from certirl.solver.search import TRAINING_SHARE, ByColumns, Learned, Learner, Outcome, Theorem, least_budget, search
@@ -291,7 +292,7 @@ def _check_draws(asked: Request) -> None:
         return  # checked with the declaration
     asked.origin.check_noise()
     asked.origin.check_has_noise()
-    check_contradiction(asked.tail, asked.origin)
+    refuse(of_tail(asked.tail, asked.origin))
 
 
 class Fitted(NamedTuple):

@@ -1,4 +1,4 @@
-"""Declared tails that data contradict: docs/notes/certificate.md, section 19."""
+"""Declarations that data contradict: docs/notes/certificate.md, section 19."""
 
 from math import log
 
@@ -7,7 +7,10 @@ import pytest
 
 import certirl
 from certirl import Fourier, Legendre, product
-from certirl.proof.misfit import _chances, distance_from, excess
+from certirl.data.source import as_source
+from certirl.proof import contradictions
+from certirl.proof.contradictions import _chances, distance_from, excess
+from certirl.proof.drift import DriftSums, fit_drift, rows_of, wall_of
 
 
 class Tank:
@@ -189,3 +192,49 @@ def test_the_chance_of_an_interval_and_its_copies_is_bounded_wherever_the_drift_
         exact = np.array(each) + noise.beyond(np.maximum(ends - places, 0)) + noise.beyond(np.maximum(ends + places, 0))
         most, found = np.minimum(exact.max(axis=0), 1), _chances(noise, gaps, length)
         assert (most <= found + 1e-12).all() and (found <= 1.2 * most).all()
+
+
+# What is declared of true systems: how often it is refused by tests that may be wrong with probability 0.3.
+
+
+def _tail(seed):
+    rng = np.random.default_rng(seed)
+    states, actions = rng.uniform(0, 1, 8_400), np.repeat([0, 1], 4_200)
+    ends = np.clip(0.8 * states + 0.1 * actions + 0.3 * rng.normal(size=8_400), 0, 1)
+    log = certirl.Transitions(states, actions, ends, domain=(0, 1), independent=True)
+    return contradictions.of_tail(certirl.dynamics.GaussianNoise(0.3, slope=0.8), as_source(log))
+
+
+def _circle(seed):
+    rng = np.random.default_rng(seed)
+    states, actions = rng.uniform(0, 1, 8_400), np.repeat([0, 1], 4_200)
+    ends = (states + 0.1 * actions + 0.3 * rng.normal(size=8_400)) % 1
+    log = certirl.Transitions(states, actions, ends, domain=(0, 1), periodic=(0,), independent=True)
+    return contradictions.of_circle(certirl.dynamics.GaussianNoise(0.3, slope=1.0), as_source(log), (0,))
+
+
+def _drift(seed, order=False):
+    rng = np.random.default_rng(seed)
+    states, actions = walk(3_000, 0.3, rng) if order else (rng.uniform(0, 1, 3_001), rng.integers(2, size=3_000))
+    before = states[:-1]
+    after = states[1:] if order else np.clip(0.8 * before + 0.1 * actions + 0.3 * rng.normal(size=3_000), 0, 1)
+    log = certirl.Transitions(before, actions, after, domain=(0, 1), independent=not order)
+    rows, kind = rows_of(log), "dependent" if order else "independent"
+    drift = fit_drift(DriftSums.of(*rows, 2, kind), 0.6, 0.1, wall_of(log.domain))
+    return contradictions.of_drift(drift, *rows, rng, dependent=order)
+
+
+TRUE = {"tail": _tail, "circle": _circle, "drift": _drift, "drift in order": lambda seed: _drift(seed, order=True)}
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_what_is_true_is_refused_at_most_at_the_stated_rate(name, monkeypatch):
+    monkeypatch.setattr(contradictions, "MISTAKEN", 0.3)
+    refused = sum(bool(TRUE[name](seed)) for seed in range(60))
+    assert refused <= 26  # of 60 at 0.3 it is more with probability 0.01
+
+
+def test_all_say_nothing_or_one_sentence_and_refuse_raises_it():
+    contradictions.refuse("")
+    with pytest.raises(ValueError, match="one sentence"):
+        contradictions.refuse("one sentence")
