@@ -367,22 +367,25 @@ def _flags(values: NDArray[Any], name: str, first: int) -> NDArray[np.bool_]:
 
 def _check_order(rows: Steps) -> None:
     """Refuse episodes that come back, and steps out of order: a stream cannot sort them."""
-    assert rows.episodes is not None and rows.rows is not None
-    same = rows.episodes[1:] == rows.episodes[:-1]
-    back = rows.episodes[1:] < rows.episodes[:-1]
+    episodes = np.asarray(rows.episodes)
+    back = episodes[1:] < episodes[:-1]
     if rows.step is not None:
-        back |= same & (rows.step[1:] <= rows.step[:-1])
+        back |= (episodes[1:] == episodes[:-1]) & (rows.step[1:] <= rows.step[:-1])
     if back.any():
-        row = rows.rows[int(back.argmax()) + 1]
         raise ValueError(
-            f"row {row} belongs before the row above it, and a stream takes episodes in the order of the table: sort "
-            f"the table by episode and step{by_door(', or load it with certirl.logs.read', '')}"
+            f"{rows.place(int(back.argmax()) + 1)} belongs before the row above it, and a stream takes episodes in the "
+            "order of the table: sort the table by episode and step"
+            + by_door(", or load it with certirl.logs.read", "")
         )
 
 
 @dataclass(frozen=True)
 class TableStream(Stream):
     """The transitions of tables as a stream, from one chunk after the other.
+
+    Attributes:
+        domain: the box of states.
+        n_actions: the number of actions.
 
     Example:
         >>> table = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0, 0.5]}
@@ -392,6 +395,8 @@ class TableStream(Stream):
     """
 
     parts: tuple[Chunk, ...]
+    domain: Box
+    n_actions: int
 
     def chunks(self) -> tuple[Chunk, ...]:
         """Parts that can be read independently.
@@ -407,18 +412,6 @@ class TableStream(Stream):
         :meta private:
         """
         return self.parts[0].conversion
-
-    @property
-    def domain(self) -> Box:
-        """The box of states."""
-        assert self.conversion.domain is not None
-        return self.conversion.domain
-
-    @property
-    def n_actions(self) -> int:
-        """The number of actions."""
-        assert self.conversion.n_actions is not None
-        return self.conversion.n_actions
 
     @property
     def periodic(self) -> tuple[int, ...]:
@@ -482,7 +475,7 @@ def stream(sources: Any, *, rows: int | None = None, allow_repeats: bool = False
     size = None if rows is None else as_count(rows, "rows", meaning="a positive whole number")
     repeats = as_flag(allow_repeats, "allow_repeats")
     chunks = _opened(sources, names, conversion, rows=size, allow_repeats=repeats)
-    return TableStream(_with_extent([part for chunk in chunks for part in chunk.cut()]))
+    return _with_extent([part for chunk in chunks for part in chunk.cut()])
 
 
 def read(sources: Any, **settings: Any) -> Transitions:
@@ -665,11 +658,11 @@ def _with_action_names(chunks: Sequence[Chunk]) -> list[Chunk]:
     return [replace(chunk, conversion=conversion, columns=chunk.columns._replace(actions=actions)) for chunk in chunks]
 
 
-def _with_extent(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
-    """The chunks; a domain or a number of actions that is left out is that of their data."""
+def _with_extent(chunks: Sequence[Chunk]) -> TableStream:
+    """The stream of chunks; a domain or a number of actions that is left out is that of their data."""
     conversion = chunks[0].conversion
     if conversion.domain is not None and conversion.n_actions is not None:
-        return tuple(chunks)
+        return TableStream(tuple(chunks), conversion.domain, conversion.n_actions)
     if conversion.state is not None:
         raise ValueError("with state= the domain and n_actions must be given: pass domain=((low, high), …)")
     by_table = [list(parts) for _, parts in groupby(chunks, lambda chunk: chunk.fingerprint)]
@@ -687,7 +680,7 @@ def _with_extent(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
                 )
             count = count_actions(taken)
     conversion = replace(conversion, domain=domain, n_actions=count)
-    return tuple(replace(chunk, conversion=conversion) for chunk in chunks)
+    return TableStream(tuple(replace(chunk, conversion=conversion) for chunk in chunks), domain, count)
 
 
 def _extents(chunks: Sequence[Chunk]) -> Iterator[tuple[int, Array, NDArray[Any]]]:

@@ -11,9 +11,8 @@ Everything here works in state coordinates: what ``env.unwrapped.state`` holds, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,8 +93,9 @@ def rollouts(
     copies, played = copied(env, min(episodes, SIDE_BY_SIDE)), []
     for start in range(0, episodes, len(copies)):
         batch = zip(copies, streams[start : start + len(copies)], strict=False)
-        runs = _Runs([_Run.started(each, stream, read) for each, stream in batch], controls, read, on)
-        for _ in walk(runs, runs.shown(), repeat(chosen) if steps is None else repeat(chosen, steps)):
+        runs = _Runs([_Run(each, stream, read) for each, stream in batch], controls, on)
+        policies = repeat(chosen) if steps is None else repeat(chosen, steps)
+        for _ in walk(runs, runs.shown(range(len(runs.runs))), policies):
             pass
         played += [run.episode() for run in runs.runs]
     return tuple(played)
@@ -133,26 +133,17 @@ def _has_time_limit(env: Any) -> bool:
     return False
 
 
-@dataclass(eq=False)
 class _Run:
-    """One episode up to now."""
+    """One episode up to now, with random numbers of its own."""
 
-    env: Any
-    rng: np.random.Generator
-    observation: Any
-    states: list[Array]
-    actions: list[int] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-    terminated: bool = False
-    over: bool = False
+    def __init__(self, env: Any, rng: np.random.Generator, read: Callable[[Any], Array]) -> None:
+        self.env, self.rng, self.read, self.terminated, self.over = env, rng, read, False, False
+        self.observation, self.states = begin(env, seed=int(rng.integers(2**31))), [read(env)]
+        self.actions, self.rewards = list[int](), list[float]()
 
-    @classmethod
-    def started(cls, env: Any, rng: np.random.Generator, read: Callable[[Any], Array]) -> _Run:
-        return cls(env, rng, begin(env, seed=int(rng.integers(2**31))), [read(env)])
-
-    def take(self, action: int, control: Any, read: Callable[[Any], Array]) -> None:
+    def take(self, action: int, control: Any) -> None:
         self.observation, reward, self.terminated, truncated = step(self.env, control)
-        self.states.append(read(self.env))
+        self.states.append(self.read(self.env))
         self.actions.append(action)
         self.rewards.append(reward)
         self.over = self.terminated or truncated
@@ -161,26 +152,25 @@ class _Run:
         return Episode(np.array(self.states), np.array(self.actions), self.terminated, np.array(self.rewards))
 
 
-@dataclass(frozen=True, eq=False)
-class _Runs:
-    """Copies of an environment as a world for walks, each with random numbers of its own."""
+class _Runs(NamedTuple):
+    """Copies of an environment as a world for walks."""
 
     runs: list[_Run]
     controls: Sequence[Any]
-    read: Callable[[Any], Array]
     on: str
 
-    def shown(self, rows: NDArray[np.intp] | None = None) -> Array:
+    def shown(self, rows: Sequence[int]) -> Array:
         """What the policy is a function of ``[m, …]``."""
-        runs = self.runs if rows is None else [self.runs[row] for row in rows]
+        runs = [self.runs[row] for row in rows]
         return np.stack([run.states[-1] if self.on == "state" else np.ravel(run.observation) for run in runs])
 
     def step(self, rows: NDArray[np.intp], states: Array, policy: Policy) -> Step:
         """One step of some of the copies."""
-        actions = choose(policy, states, np.array([self.runs[row].rng.random() for row in rows]))
-        for row, action in zip(rows, actions.tolist(), strict=True):
-            self.runs[row].take(action, self.controls[action], self.read)
-        return Step(rows, states, actions, self.shown(rows), np.array([self.runs[row].over for row in rows]))
+        runs = [self.runs[row] for row in rows]
+        actions = choose(policy, states, np.array([run.rng.random() for run in runs]))
+        for run, action in zip(runs, actions.tolist(), strict=True):
+            run.take(action, self.controls[action])
+        return Step(rows, states, actions, self.shown(rows.tolist()), np.array([run.over for run in runs]))
 
 
 class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]

@@ -685,24 +685,19 @@ def controls_of(space: Any, actions: int | Sequence[Any] | None) -> tuple[Any, .
     if actions is None:
         some = by_door("choose some, say actions=[-2, 0, 2] or actions=3", "write --actions 3, say")
         raise ValueError(f"{space!r} has a continuum of actions: {some}")
-    if not isinstance(actions, int):
-        levels: Any = as_listed(actions, "actions")
-    else:
-        levels = _levels(space, as_count(actions, "actions", most=MOST_LEVELS))
+    levels: Any = actions
+    if isinstance(actions, int):
+        count = as_count(actions, "actions", most=MOST_LEVELS)
+        if space.shape != (1,) or count < 2 or not np.isfinite([space.low, space.high]).all():
+            raise ValueError(f"{count} levels of {space!r}: list the actions themselves instead, each of {space.shape}")
+        levels = np.linspace(space.low[0], space.high[0], count)  # the ends included
     controls = []
-    for action in levels:
+    for action in as_listed(levels, "actions"):
         control = as_array(action, "actions").astype(space.dtype)
         if control.size != int(np.prod(space.shape)) or not space.contains(control.reshape(space.shape)):
             raise ValueError(f"{action!r} is no action of {space!r}")
         controls.append(control.reshape(space.shape))
     return tuple(controls)
-
-
-def _levels(space: Any, count: int) -> Array:
-    """Evenly spaced controls, the ends included."""
-    if space.shape != (1,) or count < 2 or not np.isfinite([space.low, space.high]).all():
-        raise ValueError(f"{count} levels of {space!r}: list the actions themselves instead, each of {space.shape}")
-    return np.linspace(space.low[0], space.high[0], count)
 
 
 def as_environment(env: Any) -> Any:
