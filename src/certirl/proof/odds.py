@@ -1,0 +1,273 @@
+"""A confidence set for the log-odds of a soft expert's actions, from decisions that may depend on all earlier ones.
+
+The log-odds against a reference action are L_a(s) = θ_a·x(s), up to a declared tail. Decisions are reduced to sums at
+one point θ̂ (`Odds`), from which a bound |v·(θ − θ̂)| ≤ ‖v W‖ follows for all vectors v at once: Lemmas 1 and 2 of docs/notes/soft-experts.md. Numbers in brackets are those of its equations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, log, sqrt
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.functions.bases import Basis
+from certirl.ground import archive
+from certirl.ground.archive import Shape
+from certirl.ground.domain import Array
+from certirl.ground.records import Record
+
+FIRST = 0.1  # the share of the decisions that fixes the prior of Lemma 1, and nothing else
+SCALES = (0.25, 0.06, 0.015)  # κ: precisions of the prior, as shares of the information that is expected
+_RIDGE = 1.0  # of the fits: rare actions leave some directions open
+_GROUPS = 24  # of decisions whose log-odds are known equally well
+_STEPS = 60  # of Newton's method at most
+_FARTHEST = 64.0  # radii are looked for up to this multiple of the least one
+_BLOCK = 1 << 15  # decisions worked on at once
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class Odds(Record):
+    """Sums over decisions at one point θ̂; A actions, K functions x, m = (A − 1)K coefficients.
+
+    Attributes:
+        basis: x.
+        reference: the action 0 of the formulas.
+        coefficients: θ̂ of every action, zero for the reference ``[A, K]``.
+        tail: how far log-odds can be from combinations of the x.
+        counts: decisions in each group ``[g]``.
+        leverages: the largest B(s)² of a decision in each group, by (3) ``[g]``.
+        information: Î of each group ``[g, m, m]``.
+        score: the slope of the log-likelihood at θ̂ ``[m]``.
+        gram: Σ x xᵀ ``[K, K]``.
+        prior: Λ, the information that earlier decisions let us expect ``[m, m]``.
+
+    :meta private:
+    """
+
+    basis: Basis
+    reference: int
+    coefficients: Annotated[Array, Shape("A basis.size")]
+    tail: float
+    counts: Annotated[NDArray[np.int64], Shape("g")]
+    leverages: Annotated[Array, Shape("g")]
+    information: Annotated[Array, Shape("g m m")]
+    score: Annotated[Array, Shape("m")]
+    gram: Annotated[Array, Shape("basis.size basis.size")]
+    prior: Annotated[Array, Shape("m m")]
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return len(self.coefficients)
+
+    @property
+    def others(self) -> list[int]:
+        """The actions but the reference, in the order of their coefficients."""
+        return [action for action in range(self.n_actions) if action != self.reference]
+
+    @property
+    def whitening(self) -> Array:
+        """W with W Wᵀ = Î⁻¹ ``[m, m]``."""
+        return _whitening(self.information.sum(axis=0))
+
+    def at(self, states: Array) -> Choices:
+        """x, log-odds and probabilities at states ``[n, d]``."""
+        return _choices(self.basis, self.coefficients, states)
+
+    def functionals(self, states: Array, action: int) -> Array:
+        """v with v·θ = θ_a·x(s) at states ``[n, d]``: ``[n, m]``."""
+        return placed(self.basis.values(states), len(self.others))[self.others.index(action)]
+
+    def reach(self, delta: float) -> Array | None:
+        """W of (6): |v·(θ − θ̂)| ≤ ‖v W‖ for all v at once, but for probability δ ``[m, m]``; None without a bound."""
+        found = (self._reach(scale * self.prior, log(len(SCALES) / delta)) for scale in SCALES)
+        total = self.information.sum(axis=0)
+        return min((W for W in found if W is not None), key=lambda W: float((W * (total @ W)).sum()), default=None)
+
+    def _reach(self, prior: Array, events: float) -> Array | None:
+        """The same with one prior, but for probability e^−L."""
+        total, white = self.information.sum(axis=0), self.whitening
+        posterior = np.linalg.inv(prior + total)
+        more = np.expm1(2 * self.tail + self.leverages / 2)
+        spread = float(more @ np.einsum("ij,gji->g", posterior, self.information)) / 2
+        near = events + _half_log_det(prior, total) + spread
+        far = events + _half_log_det(prior, np.kron(np.eye(len(self.others)), self.gram) / 2)
+        slope = float(np.linalg.norm(white.T @ self.score))
+        slope += self.tail * exp(self.tail) * sqrt(float(self.counts.sum()))
+        forms = white.T @ np.concatenate([self.information, prior[None]]) @ white
+
+        def form(r: float) -> Array:
+            """How the likelihood is curved at least, up to r, less what the prior takes."""
+            weights = [*(exp(-2 * self.tail) * bend(-r * np.sqrt(self.leverages))), -0.5]
+            curved = np.tensordot(weights, forms, axes=(0, 0))
+            return np.asarray(curved + curved.T) / 2
+
+        def gained(r: float) -> float:
+            """What the likelihood gains over r in the direction in which it gains least: (4)."""
+            return float(np.linalg.eigvalsh(form(r))[0]) * r**2 - slope * r
+
+        radii = sqrt(2 * near) * np.geomspace(1.0, _FARTHEST, 100)
+        gains = np.array([gained(r) for r in radii])
+        if not (gains > far).any():
+            return None
+        place = int((gains > near).argmax())
+        low, high = float(radii[place - 1]) if place else 0.0, float(radii[place])
+        for _ in range(30):
+            middle = (low + high) / 2
+            low, high = (low, middle) if gained(middle) > near else (middle, high)
+        return sqrt(near + slope * high) * white @ _whitening(form(high))
+
+
+class Choices(NamedTuple):
+    """What log-odds say at n states.
+
+    Attributes:
+        x: the functions ``[n, K]``.
+        odds: the log-odds ``[n, A]``.
+        chances: the probabilities ``[n, A]``.
+        cost: log(1 + Σ e^L) = −log of the reference's probability ``[n]``.
+    """
+
+    x: Array
+    odds: Array
+    chances: Array
+    cost: Array
+
+
+def bend(z: Array) -> Array:
+    """ψ(z) = (e^z − 1 − z)/z²."""
+    z = np.asarray(z, dtype=float)
+    small = np.abs(z) < 1e-4
+    safe = np.where(small, 1.0, z)
+    return np.where(small, 0.5 + z / 6 + z**2 / 24, (np.expm1(safe) - safe) / safe**2)
+
+
+def gather_odds(
+    basis: Basis,
+    states: Array,
+    actions: NDArray[np.intp],
+    n_actions: int,
+    *,
+    first: NDArray[np.bool_],
+    reference: int = 0,
+    tail: float = 0.0,
+) -> Odds:
+    """Sums over decisions at the point of greatest likelihood.
+
+    Args:
+        basis: x.
+        states: ``[n, d]``.
+        actions: ``[n]``.
+        n_actions: A.
+        first: the decisions that fix the prior and count no further ``[n]``.
+        reference: the action 0 of the formulas.
+        tail: how far log-odds can be from combinations of the x.
+    """
+    early, later = ((states[chosen], actions[chosen]) for chosen in (first, ~first))
+    start = np.zeros((n_actions, basis.size))
+    guess, known, _ = _fit(basis, *early, start, reference)
+    prior = known * (len(later[0]) / max(len(early[0]), 1)) + _RIDGE * np.eye(len(known))
+    fit, known, score = _fit(basis, *later, guess, reference)
+    white = _whitening(known)
+    leverages = np.concatenate([leverage(basis.values(block), white) for block in _blocks(later[0])])
+    edges = np.quantile(leverages, 1 - np.geomspace(1.0, 1 / len(leverages), _GROUPS + 1)[:-1])
+    groups = np.clip(np.searchsorted(edges, leverages, side="right") - 1, 0, _GROUPS - 1)
+    kept = [group for group in range(_GROUPS) if (groups == group).any()]
+    parts = [_information(basis, later[0][groups == group], fit, reference) for group in kept]
+    return Odds(
+        basis=basis,
+        reference=reference,
+        coefficients=fit,
+        tail=tail,
+        counts=np.array([int((groups == group).sum()) for group in kept]),
+        leverages=np.array([float(leverages[groups == group].max()) for group in kept]),
+        information=np.stack(parts),
+        score=score,
+        gram=np.sum([x.T @ x for x in map(basis.values, _blocks(later[0]))], axis=0),
+        prior=prior,
+    )
+
+
+def _blocks(rows: Array) -> list[Array]:
+    return [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
+
+
+def _choices(basis: Basis, coefficients: Array, states: Array) -> Choices:
+    x = basis.values(states)
+    odds = x @ coefficients.T
+    top = odds.max(axis=1, keepdims=True)
+    weights = np.exp(odds - top)
+    total = weights.sum(axis=1, keepdims=True)
+    return Choices(x, odds, weights / total, (top + np.log(total))[:, 0])
+
+
+def _information(basis: Basis, states: Array, coefficients: Array, reference: int) -> Array:
+    """Σ (diag π − ππᵀ) ⊗ x xᵀ over decisions, without the reference ``[m, m]``."""
+    others = [action for action in range(len(coefficients)) if action != reference]
+    size = len(others) * basis.size
+    total = np.zeros((len(others), basis.size, len(others), basis.size))
+    for block in _blocks(states):
+        x, _, chances, _ = _choices(basis, coefficients, block)
+        for i, c in enumerate(others):
+            for j, d in enumerate(others):
+                total[i, :, j] += (x * (chances[:, c] * ((c == d) - chances[:, d]))[:, None]).T @ x
+    return total.reshape(size, size)
+
+
+def _score(basis: Basis, states: Array, actions: NDArray[np.intp], coefficients: Array, reference: int) -> Array:
+    """Σ (1{a = c} − π_c) x over decisions, for all c but the reference ``[m]``."""
+    others = [action for action in range(len(coefficients)) if action != reference]
+    total = np.zeros((len(others), basis.size))
+    for start in range(0, len(states), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        x, _, chances, _ = _choices(basis, coefficients, states[block])
+        total += np.stack([((actions[block] == c) - chances[:, c]) @ x for c in others])
+    return total.ravel()
+
+
+def _fit(
+    basis: Basis, states: Array, actions: NDArray[np.intp], start: Array, reference: int
+) -> tuple[Array, Array, Array]:
+    """The point of greatest likelihood less a small ridge, by Newton's method, with information and slope there."""
+    others = [action for action in range(len(start)) if action != reference]
+    coefficients = start.copy()
+    for _ in range(_STEPS):
+        known = _information(basis, states, coefficients, reference)
+        score = _score(basis, states, actions, coefficients, reference)
+        uphill = score - _RIDGE * coefficients[others].ravel()
+        step = np.linalg.solve(known + _RIDGE * np.eye(len(known)), uphill)
+        size = sqrt(float(step @ known @ step) / max(len(states), 1))
+        coefficients[others] += (step * min(1.0, 1.0 / max(size, 1e-300))).reshape(len(others), -1)
+        if float(uphill @ step) < 1e-16 * max(len(states), 1):
+            break
+    known = _information(basis, states, coefficients, reference)
+    return coefficients, known, _score(basis, states, actions, coefficients, reference)
+
+
+def _whitening(known: Array) -> Array:
+    values, vectors = np.linalg.eigh(known)
+    return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-12 * values[-1])))
+
+
+def placed(x: Array, count: int) -> list[Array]:
+    """x in each of several places, zeros in the others ``[n, count·K]``."""
+    each = np.zeros((count, len(x), count, x.shape[1]))
+    for place in range(count):
+        each[place, :, place] = x
+    return list(each.reshape(count, len(x), -1))
+
+
+def leverage(x: Array, white: Array) -> Array:
+    """(3): the largest ‖(x ⊗ (e_c − e_d)) W‖² of two actions, e_0 = 0 for the reference ``[n]``."""
+    each = [rows @ white for rows in placed(x, len(white) // x.shape[1])]
+    pairs = [each[c] - each[d] for c in range(len(each)) for d in range(c)]
+    return np.max([np.einsum("ni,ni->n", v, v) for v in [*each, *pairs]], axis=0)
+
+
+def _half_log_det(prior: Array, total: Array) -> float:
+    """½ log det(1 + Λ⁻¹M)."""
+    return float(np.linalg.slogdet(prior + total)[1] - np.linalg.slogdet(prior)[1]) / 2
