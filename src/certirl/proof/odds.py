@@ -1,12 +1,14 @@
 """A confidence set for the log-odds of a soft expert's actions, from decisions that may depend on all earlier ones.
 
 The log-odds against a reference action are L_a(s) = θ_a·x(s), up to a declared tail. Decisions are reduced to sums at
-one point θ̂ (`Odds`), from which a bound |v·(θ − θ̂)| ≤ ‖v W‖ follows for all vectors v at once: Lemmas 1 and 2 of docs/notes/soft-experts.md. Numbers in brackets are those of its equations.
+one point θ̂ (`Odds`), from which a bound |v·(θ − θ̂)| ≤ ‖v W‖ follows for all vectors v at once: section 3 of
+docs/notes/soft-experts.md. Numbers in brackets are those of its equations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from math import exp, log, sqrt
 from typing import Annotated, NamedTuple
 
@@ -77,6 +79,19 @@ class Odds(Record):
     def at(self, states: Array) -> Choices:
         """x, log-odds and probabilities at states ``[n, d]``."""
         return _choices(self.basis, self.coefficients, states)
+
+    def effects(self, states: Array) -> Array:
+        """π̂_c x_j, what log(1 + Σ e^L) changes by with each coefficient, at states ``[n, d]``: ``[n, m]``."""
+        choices = self.at(states)
+        return np.asarray((choices.chances[:, self.others, None] * choices.x[:, None, :]).reshape(len(states), -1))
+
+    def second_order(self, reach: Array, states: Array) -> Array:
+        """(8): what the error of the log-odds adds to log(1 + Σ e^L) beyond its first order, at most ``[n]``."""
+        choices = self.at(states)
+        each = placed(choices.x, len(self.others))
+        far = np.stack([np.linalg.norm(rows @ reach, axis=1) for rows in each], axis=1) + self.tail
+        whole = (np.sqrt(leverage(choices.x, reach)) + 2 * self.tail) ** 2 / 8
+        return np.asarray(np.minimum(convex_rest(choices.chances, self.others, far), whole))
 
     def functionals(self, states: Array, action: int) -> Array:
         """v with v·θ = θ_a·x(s) at states ``[n, d]``: ``[n, m]``."""
@@ -190,6 +205,34 @@ def gather_odds(
         gram=np.sum([x.T @ x for x in map(basis.values, _blocks(later[0]))], axis=0),
         prior=prior,
     )
+
+
+class Parts(NamedTuple):
+    """R_a − r_0 at n states: the estimate, and what it can be off by for each reason.
+
+    Attributes:
+        estimate: of the log-odds and of γ(P_0 − P_a)V ``[n]``.
+        odds: the error of the log-odds to first order, what it does to V included ``[n]``.
+        dynamics: the error of the dynamics, V being the value at the middle of the log-odds, below the estimate and
+            above it ``[2, n]``; for known noise to first order.
+        rest: everything of second order, and what cells and rounding can do, below and above ``[2, n]``.
+    """
+
+    estimate: Array
+    odds: Array
+    dynamics: Array
+    rest: Array
+
+
+def convex_rest(chances: Array, others: list[int], far: Array) -> Array:
+    """The most of log Σ π_c e^y_c − Σ π_c y_c for |y_c| ≤ far_c, y_0 = 0: it is convex, largest at a corner ``[n]``."""
+    most = np.zeros(len(chances))
+    for signs in product((-1.0, 1.0), repeat=len(others)):
+        y = np.zeros(chances.shape)
+        y[:, others] = far * signs
+        mean = (chances * y).sum(axis=1)
+        most = np.maximum(most, np.log((chances * np.exp(y - mean[:, None])).sum(axis=1)))
+    return most
 
 
 def _blocks(rows: Array) -> list[Array]:

@@ -3,236 +3,386 @@
 V is the value of the constant expert who takes the reference action 0, under the reward r_0 − log π_0. The log-odds are
 in a set that decisions give (`certirl.proof.odds`); at the middle of this set (P_0 − P_a)V is bounded as for any
 constant expert, and what the log-odds' error does to it follows to first order from the same dynamics, with a bound on
-what is left. docs/notes/soft-experts.md has statement and proof; numbers in brackets are those of its equations.
+what is left. docs/notes/soft-experts.md has statement and proof.
 """
 
 from __future__ import annotations
 
-from itertools import product
-from math import exp, inf
-from typing import NamedTuple
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import exp, log
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
-from scipy.special import ndtr
+from numpy.typing import ArrayLike, NDArray
 
-from certirl.ground.domain import Array, Box
-from certirl.proof.drift import PEAK, Drift
-from certirl.proof.known_noise import _ROUNDING, _Kernel
-from certirl.proof.odds import Choices, Odds, leverage, placed
+from certirl.data.policy import as_policy
+from certirl.data.simulator import MOST_KEPT
+from certirl.data.source import Source, as_source
+from certirl.data.transitions import Piece, Transitions, chunks_of
+from certirl.functions.bases import Basis, as_basis
+from certirl.functions.frame import frame
+from certirl.functions.reward import bounded
+from certirl.ground import archive
+from certirl.ground.archive import Shape
+from certirl.ground.domain import Array, Box, as_states, mesh
+from certirl.ground.doors import as_delta, as_number, as_probability
+from certirl.ground.records import Record
+from certirl.ground.status import chance
+from certirl.kernels.tensors import on_host
+from certirl.proof.case import AS_READ, Case, check_domain
+from certirl.proof.certificate import Ground, conclude
+from certirl.proof.certify import check_draws, check_settings, planned, split
+from certirl.proof.drift import DriftSums, contradiction, fit_drift, rows_of, wall_of
+from certirl.proof.known_noise import SAMPLES as FEW_SAMPLES
+from certirl.proof.known_noise import AffineGaussian, _log_of
+from certirl.proof.odds import FIRST, Odds, Parts, gather_odds
+from certirl.proof.soft_columns import ColumnEffects, changes
+from certirl.proof.soft_noise import KnownEffects
+from certirl.proof.sums import gather
+from certirl.proof.tails import TailLike, tail_in_words
+from certirl.proof.training import fit_surrogates
 
-CELLS = 1000  # between nodes
-_BLOCK = 512  # states worked on at once
+# How δ is spent, by what is declared of the dynamics.
+KNOWN_SHARES = {"log-odds": 0.5, "drifts": 0.5}
+COLUMN_SHARES = {"log-odds": 0.4, "dynamics": 0.5, "dynamics of the log-odds": 0.1}
+_TABLE = {1: 101, 2: 21, 3: 9}  # states along each coordinate in the table of a band
+_ROWS = 1 << 14  # transitions worked on at once
 
 
-class Parts(NamedTuple):
-    """R_a − r_0 at n states: the estimate, and what it can be off by for each reason.
+@archive.record
+@dataclass(frozen=True, eq=False)
+class KnownDynamics(Record):
+    """What a band rests on where drifts are affine and the noise is known.
 
     Attributes:
-        estimate: of the log-odds and of γ(P_0 − P_a)V ``[n]``.
-        odds: the error of the log-odds to first order, what it does to V included ``[n]``.
-        dynamics: the error of the dynamics, V being the value at the middle of the log-odds, to first order ``[n]``.
-        rest: everything of second order, and what cells and rounding can do ``[n]``.
+        domain: the interval of states.
+        std: σ, of the noise.
+        sums: of the transitions.
+
+    :meta private:
     """
 
-    estimate: Array
-    odds: Array
-    dynamics: Array
-    rest: Array
+    domain: Box
+    std: float
+    sums: DriftSums
+
+    def effects(self, odds: Odds, reach: Array, discount: float, spending: dict[str, float]) -> KnownEffects:
+        """γ(P_0 − P_a)V with its bounds."""
+        half = (self.domain[0][1] - self.domain[0][0]) / 2
+        drift = fit_drift(self.sums, self.std / half, spending["drifts"], wall_of(self.domain))
+        return KnownEffects(drift, self.domain, discount, odds, reach)
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """Transitions of each action ``[A]``."""
+        return self.sums.counts
 
 
-class KnownEffects:
-    """γ(P_0 − P_a)V for affine drifts and known Gaussian noise, on an interval that is [−1, 1] here: section 5.
+@archive.record
+@dataclass(frozen=True, eq=False)
+class ColumnDynamics(Record):
+    """What a band rests on where columns with a tail are declared.
 
-    Functions of the state are linear between nodes; vectors of them stand in columns. 0 is the reference.
+    Attributes:
+        ground: of the constant expert who takes the reference action, under −log π̂_0.
+        changes: Σ x f(s') over the fresh rows of every action, f what −log π̂_0 changes by with the log-odds
+            ``[A, n, k]``.
+
+    :meta private:
     """
 
-    def __init__(self, drift: Drift, box: Box, discount: float, odds: Odds, reach: Array) -> None:
-        ((low, high),) = box
-        self.low, self.half, self.gamma = low, (high - low) / 2, discount
-        self.drift, self.odds, self.reach = drift, odds, reach
-        self.nodes = np.linspace(-1.0, 1.0, CELLS + 1)
-        self.step = 2 / CELLS
-        self.bent = self.step**2 / 8  # times a second derivative: how far functions are from lines between nodes
-        std = drift.std
-        self.k1, self.k2, self.k3 = PEAK / std, 2 * PEAK * exp(-0.5) / std**2, PEAK * (1 + 4 * exp(-1.5)) / std**3
-        self.own = drift.shape[odds.reference]
-        self._solve()
+    ground: Ground
+    changes: Annotated[Array, Shape("A n k")]
 
-    def _solve(self) -> None:
-        """V̂ and its derivatives U by the drift of the reference and F by the log-odds; then what is left."""
-        odds, gamma, nodes = self.odds, self.gamma, self.nodes
-        kernel, size = self._kernel(odds.reference, nodes), len(nodes)
-        operator = np.eye(size)
-        operator[:, 0] -= gamma
-        means = kernel.mean()
-        operator[:, 1:] -= gamma * means
-        operator[:, :-1] += gamma * means
-        self.resolvent = np.linalg.inv(operator)
-        choices = odds.at(self._states(nodes))
-        slopes = self.half * odds.basis.derivative(self._states(nodes)) @ odds.coefficients.T
-        rise = _sup(np.ptp(slopes, axis=1), odds.basis.degree, self.bent)
-        second = self._second_order(choices, rise)
-        reward = choices.cost + second / 2
-        self.value = self.resolvent @ (reward - (reward.max() + reward.min()) / 2)
-        x = np.stack([np.ones(size), nodes], axis=1)
-        self.by_drift = self.resolvent @ (gamma * (kernel.slope() @ np.diff(self.value))[:, None] * x)
-        products = choices.chances[:, odds.others, None] * choices.x[:, None, :]  # π_c x_j
-        self.by_odds = self.resolvent @ products.reshape(size, -1)
-        self.height = float(np.ptp(self.value))
-        self.spans = _span(self.by_drift, np.linalg.cholesky(self.own)) + _span(self.by_odds, self.reach)
-        self._bound_rest(second, rise, kernel)
+    def effects(self, odds: Odds, reach: Array, discount: float, spending: dict[str, float]) -> ColumnEffects:
+        """γ(P_0 − P_a)V with its bounds."""
+        return ColumnEffects(self.ground, self.changes, odds, reach, spending["dynamics of the log-odds"])
 
-    def _second_order(self, choices: Choices, rise: float) -> Array:
-        """(8): what the log-odds' error adds to −log π_0 beyond its first order, at most, in the cells at a node."""
-        odds, degree = self.odds, 2 * self.odds.basis.degree
+    @property
+    def domain(self) -> Box:
+        """The box of states."""
+        return self.ground.columns.domain
 
-        def around(squares: Array) -> Array:
-            """Roots of polynomials in the cells at a node, at most."""
-            sup = _sup(squares, degree, self.bent)
-            far = np.sqrt(squares + self.bent * _most_bent(degree) * sup)
-            return np.maximum(far, np.maximum(np.append(far[1:], far[-1]), np.append(far[0], far[:-1])))
+    @property
+    def rows(self) -> NDArray[Any]:
+        """Transitions of each action ``[A]``."""
+        return self.ground.evidence.counts
 
-        apart = leverage(choices.x, self.reach)
-        each = [(rows @ self.reach) ** 2 for rows in placed(choices.x, len(odds.others))]
-        far = np.stack([around(rows.sum(axis=1)) for rows in each], axis=1) + odds.tail
-        self.widest = _sup(apart, degree, self.bent) ** 0.5
-        corners = exp(rise * self.step) * np.expm1(convex_rest(choices.chances, odds.others, far))
-        return np.asarray(np.minimum(corners, (around(apart) + 2 * odds.tail) ** 2 / 8))
 
-    def _bound_rest(self, second: Array, rise: float, kernel: _Kernel) -> None:
-        """f of (11) in every cell and at both ends, and Ω of (12)."""
-        odds, gamma, nodes, drift = self.odds, self.gamma, self.nodes, self.drift
-        spread, degree = drift.spread(nodes)[odds.reference], odds.basis.degree
-        steep, turning = float(np.abs(drift.coefficients[:, 1]).max()), float(self.own[1, 1]) ** 0.5
-        between = degree**2 * rise + rise**2 / 4
-        between += self.widest * (rise**2 / 2 + 2 * degree**2 * rise + _most_bent(degree))
-        between += gamma * steep**2 * self.k2 * (self.height + self.spans)
-        between += gamma * self.height * (steep**2 * self.k3 * float(spread.max()) + 2 * steep * self.k2 * turning)
-        move = steep * self.step  # of drifts within a cell
-        slope = _in_cells(self._slope(kernel)) + move * self.k2 * self.spans
-        bend = _in_cells(self._bend(kernel)) + move * self.k3 * self.height
-        wide = _in_cells(spread)
-        masses = self._masses(odds.reference, nodes)
-        self.later = gamma * self.resolvent @ masses  # w less f at the nodes is this times f
-        wandering = gamma * wide[:, None] * _in_cells(self._wandering(odds.reference, nodes, kernel))
-        known = _in_cells(second) + _in_cells(-second) / 2 + odds.tail + self.bent * between + gamma * self._moved(wide, slope, bend)
-        share = gamma * self.k2 * wide * (2 * move + wide / 2)  # of the span of w
-        self.sources = np.linalg.solve(np.eye(len(known)) - wandering, np.stack([known, share], axis=1)).T
-        if not (self.sources > 0).all():
-            self.sources = np.full((2, len(known)), inf)
-        weights = self.later - gamma * self.resolvent.mean(axis=0) @ masses
-        spans = 2 * ((np.abs(weights) @ self.sources.T).max(axis=0) + self.sources.max(axis=1))
-        spans += 2 * self._uneven(gamma * np.abs(self.resolvent).sum(axis=1)).max(axis=0)
-        grid = 4 * gamma * self.bent * steep**2 * self.k2 * self.sources.max(axis=1) / (1 - gamma) ** 2
-        first, growth = spans + 2 * grid
-        self.span = float(first / (1 - growth)) if growth < 1 else inf
-        scale = np.array([1.0, self.span])
-        self.source, self.grid = scale @ self.sources, float(scale @ grid)
-        sizes = float(np.abs(self.value).max()) + self.height + self.spans + self.span
-        self.rounding = _ROUNDING * (drift.std / self.step + len(nodes)) * sizes / (1 - gamma)
+@archive.record
+@dataclass(frozen=True, eq=False)
+class Band(Record):
+    """With probability at least 1 − δ, bounds on the reward of every action at every state, the expert being soft.
 
-    def _slope(self, kernel: _Kernel) -> Array:
-        """The derivative of E u₁(clip(y + ξ)) by y at most, u₁ the first order of the error of V̂."""
-        roots = (self.by_drift @ np.linalg.cholesky(self.own), self.by_odds @ self.reach)
-        return np.asarray(sum(np.linalg.norm(kernel.slope() @ np.diff(root, axis=0), axis=1) for root in roots))
+    Attributes:
+        reference: the action whose reward is given.
+        reference_reward: r_0.
+        discount: γ.
+        delta: the probability of a false statement.
+        spending: how δ was split, by name.
+        tail: τ of the dynamics; None if none was declared.
+        odds: what the decisions say.
+        dynamics: what the transitions say.
+        assumptions: what must be true besides, in words.
+        states: of the table below ``[p, d]``.
+        low, high: the bounds there ``[A, p]``.
+        action_names: of the actions, if the data have them.
 
-    def _bend(self, kernel: _Kernel) -> Array:
-        return np.abs(kernel.curvature() @ np.diff(self.value))
+    :meta private:
+    """
 
-    def _moved(self, spread: Array, slope: Array, bend: Array) -> Array:
-        """|(P_c − T_c)u₁| and |H(m_c) − H(m̂_c) − H'(m̂_c)δ_c| at most, together."""
-        square = spread**2 / 2
-        return np.asarray(spread * slope + square * (self.k2 * self.spans + bend + self.k3 * self.height * spread / 3))
+    reference: int
+    reference_reward: float
+    discount: float
+    delta: float
+    spending: dict[str, float]
+    tail: float | None
+    odds: Odds
+    dynamics: KnownDynamics | ColumnDynamics
+    assumptions: tuple[str, ...]
+    states: Annotated[Array, Shape("p d")]
+    low: Annotated[Array, Shape("A p", infinite=True)]
+    high: Annotated[Array, Shape("A p", infinite=True)]
+    action_names: tuple[str, ...] = ()
 
-    def _uneven(self, weights: Array) -> Array:
-        """∫|density| less |∫ density|, over all cells, where a density is this much of normal ones ``[n, 2]``."""
-        return np.asarray(self.step**2 * self.k2 / 8 * weights[:, None] * self.sources[:, 1:-1].sum(axis=1))
+    def __call__(self, states: ArrayLike, action: int) -> tuple[Array, Array]:
+        """Bounds on the reward of an action at states ``[n, d]``, at all of them at once: ``(low, high)``."""
+        places = as_states(states, self.dynamics.domain)
+        if action == self.reference:
+            known = np.full(len(places), self.reference_reward)
+            return known, known
+        parts = self._parts(places, action)
+        if parts is None:
+            nothing = np.full(len(places), np.inf)
+            return -nothing, nothing
+        middle, (below, above) = self.reference_reward + parts.estimate, parts.odds + parts.dynamics + parts.rest
+        wrong = ~np.isfinite(below + above + middle)
+        return np.where(wrong, -np.inf, middle - below), np.where(wrong, np.inf, middle + above)
 
-    def _wandering(self, action: int, places: Array, kernel: _Kernel) -> Array:
-        """∫|k'| over the lower end, all cells and the upper end, k' with ∂/∂y E w(clip(y + ξ)) = ∫k'f ``[n, N + 2]``."""
-        std = self.drift.std
-        u = (self.nodes - self._line(action, places)[:, None]) / std
-        density = PEAK * np.exp(-(u**2) / 2) / std
-        direct = -np.diff(density, axis=1, prepend=0.0, append=0.0)
-        weights = kernel.slope() @ np.diff(self.resolvent, axis=0)
-        whole = direct + self.gamma * weights @ self._masses(self.odds.reference, self.nodes)
-        steep = (PEAK * (1 + 4 * exp(-1.5)) / std + self.gamma * np.abs(weights).sum(axis=1) * self.k2 / 2) / std**0
-        return np.abs(whole) + self.step**2 / 4 * (steep / 1.0)[:, None]
+    def losses(self, states: ArrayLike, action: int) -> dict[str, Array]:
+        """Half the width of the band at states ``[n, d]`` by its reasons ``[n]``; empty without a band."""
+        parts = self._parts(as_states(states, self.dynamics.domain), action)
+        if parts is None:
+            return {}
+        return {
+            "log-odds": parts.odds,
+            "dynamics": parts.dynamics.mean(axis=0),
+            "second order": parts.rest.mean(axis=0),
+        }
 
-    def _states(self, places: Array) -> Array:
-        return (self.low + self.half * (places + 1))[:, None]
+    def _parts(self, places: Array, action: int) -> Parts | None:
+        return None if self._effects is None else self._effects.parts(places, action)
 
-    def _line(self, action: int, places: Array) -> Array:
-        return self.drift.coefficients[action] @ np.stack([np.ones_like(places), places])
+    @cached_property
+    def _effects(self) -> KnownEffects | ColumnEffects | None:
+        reach = self.odds.reach(self.spending["log-odds"])
+        return None if reach is None else self.dynamics.effects(self.odds, reach, self.discount, self.spending)
 
-    def _kernel(self, action: int, places: Array) -> _Kernel:
-        return _Kernel(self._line(action, places), self.nodes, self.drift.std)
+    @property
+    def half_width(self) -> float:
+        """The median of half the width, over the states of the table and the actions but the reference."""
+        return float(np.median((self.high - self.low)[self.odds.others]) / 2)
 
-    def _masses(self, action: int, places: Array) -> Array:
-        """T_c: of the lower end, of all cells, of the upper end ``[n, N + 2]``."""
-        below = ndtr((self.nodes - self._line(action, places)[:, None]) / self.drift.std)
-        return np.diff(below, axis=1, prepend=0.0, append=1.0)
+    @property
+    def holds(self) -> bool:
+        """Whether the band is bounded somewhere, and a tail was declared."""
+        return bool(np.isfinite(self.half_width) and self.tail is not None)
 
-    def parts(self, states: Array, action: int) -> Parts:
-        """(13) at states ``[n, 1]``."""
-        starts = range(0, len(states), _BLOCK)
-        return Parts(*map(np.concatenate, zip(*(self._parts(states[i : i + _BLOCK], action) for i in starts), strict=True)))
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to an npz file, the suffix added if missing."""
+        return archive.save(self, path)
 
-    def _parts(self, states: Array, action: int) -> Parts:
-        odds, gamma, drift, own = self.odds, self.gamma, self.drift, self.odds.reference
-        places = np.clip((states[:, 0] - self.low) / self.half - 1, -1.0, 1.0)
-        kernels = {c: self._kernel(c, places) for c in (own, action)}
-        apart = kernels[own].mean() - kernels[action].mean()
-        estimate = odds.at(states).odds[:, action] + gamma * apart @ np.diff(self.value)
-        by_odds = odds.functionals(states, action) + gamma * apart @ np.diff(self.by_odds, axis=0)
-        x = np.stack([np.ones_like(places), places], axis=1)
-        by_drift = np.zeros((len(states), odds.n_actions, 2))
-        by_drift[:, own] = apart @ np.diff(self.by_drift, axis=0)
-        spread, rest = drift.spread(places), np.zeros(len(states))
-        for sign, c in ((1, own), (-1, action)):
-            by_drift[:, c] += sign * (kernels[c].slope() @ np.diff(self.value))[:, None] * x
-            rest += self._moved(spread[c], self._slope(kernels[c]), self._bend(kernels[c]))
-            near = self._wandering(c, places, kernels[c]) @ self.source
-            rest += spread[c] * (near + self.k2 * self.span * spread[c] / 2)
-        weights = gamma * apart @ np.diff(self.resolvent, axis=0)
-        masses = self._masses(own, places) - self._masses(action, places) + apart @ np.diff(self.later, axis=0)
-        scale = np.array([1.0, self.span])
-        rest += np.abs(masses) @ self.source + self._uneven(2 + np.abs(weights).sum(axis=1)) @ scale
-        return Parts(
-            estimate,
-            np.linalg.norm(by_odds @ self.reach, axis=1),
-            gamma * drift.size(by_drift),
-            odds.tail + gamma * (rest + self.grid) + self.rounding,
+    def __str__(self) -> str:
+        condition = "" if self.tail is not None else ", if the tail is zero"
+        rows = f"{int(self.odds.counts.sum()):,} decisions and {int(self.dynamics.rows.sum()):,} transitions"
+        if not np.isfinite(self.half_width):
+            first = f"No band: {rows} say too little"
+        else:
+            first = (
+                f"Band with probability {chance(self.delta)}{condition}: the rewards of all actions at all states, "
+                f"within ±{self.half_width:.2g} in the median, from {rows}"
+            )
+        return "\n".join([first, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+
+
+def prove_band(
+    basis: Basis,
+    decisions: Transitions,
+    source: Any = None,
+    *,
+    discount: float,
+    reference: int = 0,
+    reference_reward: float = 0.0,
+    delta: float = 0.05,
+    odds_tail: float = 0.0,
+    dynamics: AffineGaussian | None = None,
+    columns: Basis | None = None,
+    tail: TailLike = None,
+    samples: int | None = None,
+    rng: Any = None,
+    paired: bool | None = None,
+) -> Band:
+    """Bound the rewards R_a of a soft expert at all states, from decisions and from transitions.
+
+    Args:
+        basis: the functions x of the log-odds log(π_a/π_0).
+        decisions: states and actions of the expert.
+        source: of the dynamics: a simulator, a log, or None for the log of the decisions.
+        discount: γ.
+        reference: the action whose reward is given.
+        reference_reward: its reward, at every state.
+        delta: the probability of a false statement.
+        odds_tail: how far log-odds can be from combinations of x.
+        dynamics: `AffineGaussian`, in place of columns and a tail.
+        columns: functions of the state, for rows that are independent.
+        tail: as in `certify`.
+        samples: transitions per action to draw; for simulators only.
+        rng: as in `certify`.
+        paired: as in `certify`.
+    """
+    delta, gamma = as_delta(delta), as_probability(discount, "discount")
+    origin, choices = as_source(decisions if source is None else source), as_source(decisions)
+    domain, log_of = origin.domain, choices.data
+    if not isinstance(log_of, Transitions):
+        raise TypeError("decisions must be transitions of the expert: a simulator takes none")
+    basis = as_basis(basis, domain, name="basis", like="certirl.Legendre(5)")
+    if (dynamics is None) == (columns is None):
+        raise ValueError("declare one thing of the dynamics: dynamics=certirl.dynamics.AffineGaussian(…) or columns=…")
+    tail_of_odds = as_number(odds_tail, "odds_tail", least=0)
+    early = _first(log_of, choices.sampling)
+    odds = gather_odds(
+        basis, log_of.states, log_of.actions, origin.n_actions, first=early, reference=reference, tail=tail_of_odds
+    )
+    found: KnownDynamics | ColumnDynamics
+    number: float | None = 0.0
+    if dynamics is not None:
+        spending = {name: share * delta for name, share in KNOWN_SHARES.items()}
+        found, words = _known(origin, dynamics, samples, rng, spending)
+    else:
+        spending = {name: share * delta for name, share in COLUMN_SHARES.items()}
+        assert columns is not None
+        by_columns, words = _columns(origin, columns, tail, odds, gamma, samples, rng, paired, spending)
+        found, number = by_columns, by_columns.ground.tail
+    states = mesh([np.linspace(low, high, _TABLE[len(domain)]) for low, high in domain])
+    nothing = np.zeros((origin.n_actions, len(states)))
+    given = as_number(reference_reward, "reference_reward")
+    blank = Band(
+        reference, given, gamma, delta, spending, number, odds, found,
+        (*_of_odds(odds), *words, *(AS_READ + note for note in origin.notes)),
+        states, nothing, nothing, origin.action_names,
+    )  # fmt: skip
+    sides = np.array([blank(states, action) for action in range(origin.n_actions)])
+    return replace(blank, low=sides[:, 0], high=sides[:, 1])
+
+
+def _of_odds(odds: Odds) -> Iterable[str]:
+    """What is assumed of the decisions, in words."""
+    span = f"combinations of {odds.basis}" if not odds.tail else f"within {odds.tail:g} of combinations of {odds.basis}"
+    yield "the expert takes action a at state s with probability proportional to exp Q_a(s), in the unit of the reward"
+    yield f"given everything before it, each decision follows these probabilities, whose log-odds are {span}"
+    yield "the number of decisions, or of independent episodes, was fixed beforehand"
+
+
+def _first(log: Transitions, sampling: str) -> NDArray[np.bool_]:
+    """The decisions that fix the prior: every tenth independent row or episode, or the first tenth of a trajectory."""
+    every = round(1 / FIRST)
+    numbers = np.arange(len(log))
+    if sampling == "independent":
+        return numbers % every == 0
+    if log.episodes is not None and len(np.unique(log.episodes)) >= every and sampling != "order":
+        return np.unique(log.episodes, return_inverse=True)[1] % every == 0
+    return numbers < len(log) // every
+
+
+def _known(
+    origin: Source, declared: AffineGaussian, samples: int | None, rng: Any, spending: dict[str, float]
+) -> tuple[KnownDynamics, list[str]]:
+    check_domain("AffineGaussian", origin.domain, origin.periodic)
+    declared.check(origin.domain)
+    count = origin.number_to_draw(samples, usual=FEW_SAMPLES, most=MOST_KEPT // origin.n_actions // 100)
+    origin.check_noise()
+    origin.check_without_terminal()
+    log, rows, assumed = _log_of(origin, count, rng)
+    states, actions, next_states = rows_of(log)
+    found = KnownDynamics(
+        origin.domain, declared.std, DriftSums.of(states, actions, next_states, origin.n_actions, rows)
+    )
+    half = (origin.domain[0][1] - origin.domain[0][0]) / 2
+    drift = fit_drift(found.sums, declared.std / half, spending["drifts"], wall_of(origin.domain))
+    fault = contradiction(drift, states, actions, next_states, np.random.default_rng(0), dependent=rows == "dependent")
+    if fault:
+        raise ValueError(fault)
+    known = (
+        f"s' = clip(m_a(s) + ξ) into {origin.domain.words}, m_a affine, ξ Gaussian with standard deviation "
+        f"{declared.std:g}, known exactly"
+    )
+    return found, [known, assumed]
+
+
+def _columns(
+    origin: Source,
+    columns: Basis,
+    tail: TailLike,
+    odds: Odds,
+    discount: float,
+    samples: int | None,
+    rng: Any,
+    paired: bool | None,
+    spending: dict[str, float],
+) -> tuple[ColumnDynamics, list[str]]:
+    """The ground of the constant expert 0 under −log π̂_0, with what the log-odds' error does to it."""
+    if origin.sampling != "independent":
+        raise ValueError(
+            "a band by columns needs independent rows, as the log-odds of episodes depend on where their steps lead: "
+            "declare dynamics=certirl.dynamics.AffineGaussian(…), or name a simulator or independent rows as source"
         )
+    count = check_settings(origin, samples, tail=tail, paired=paired, progress=False)
+    columns = as_basis(columns, origin.domain, name="columns", like="certirl.Legendre(17)")
+    policy = as_policy(odds.reference, origin.n_actions, origin.action_names)
+    case = Case.of(policy, [columns], n_actions=origin.n_actions, discount=discount, tail=tail, source=origin)
+    check_draws(origin, count, case)
+    origin.check_has_noise()
+    ends = np.array([odds.basis.value_range(row) for row in odds.coefficients])
+    costs = tuple(log(sum(exp(end) for end in side)) for side in ends.T)
+    reward = bounded(_Cost(odds), origin.domain, costs)
+    training, fresh = split(origin, columns, count, rng, False, role="certify", paired=paired, design=case.design)
+    fit = fit_surrogates(case, reward, training, samples=planned(origin, count, fresh), delta=spending["dynamics"])
+    (fixed,) = fit.surrogates
+    surrogate = replace(fixed, shares=np.full(fixed.shares.shape, 1 / fixed.shares.size))
+    certificate = conclude(case, [surrogate], gather([surrogate], fresh), delta=spending["dynamics"])
+    part = case.parts[0]
+    rows = case.assumptions([0], paired=certificate.grounds[0].evidence.paired)
+    words = [
+        tail_in_words(tail, part.tail, columns),
+        *(word for word in rows if word != tail_in_words(tail, part.tail, columns)),
+    ]
+    return ColumnDynamics(certificate.grounds[0], _change_sums(odds, spending["log-odds"], columns, fresh)), words
 
 
-def convex_rest(chances: Array, others: list[int], far: Array) -> Array:
-    """The most of log Σ π_c e^y_c − Σ π_c y_c for |y_c| ≤ far_c and y_0 = 0 ``[n]``: it is convex, largest at a corner."""
-    most = np.zeros(len(chances))
-    for signs in product((-1.0, 1.0), repeat=len(others)):
-        y = np.zeros(chances.shape)
-        y[:, others] = far * signs
-        mean = (chances * y).sum(axis=1)
-        most = np.maximum(most, np.log((chances * np.exp(y - mean[:, None])).sum(axis=1)))
-    return most
+class _Cost:
+    """−log π̂_0, the reward whose value is bounded."""
+
+    def __init__(self, odds: Odds) -> None:
+        self.odds = odds
+
+    def __call__(self, states: Array) -> Array:
+        """At states ``[n, d]``."""
+        return self.odds.at(states).cost
 
 
-def _in_cells(values: Array) -> Array:
-    """The larger end of every cell, with the values at both ends of the interval ``[N + 2, …]``."""
-    return np.concatenate([values[:1], np.maximum(values[1:], values[:-1]), values[-1:]])
-
-
-def _most_bent(degree: int) -> float:
-    """Markov: the second derivative on [−1, 1] of a polynomial that nowhere exceeds 1 there."""
-    return degree**2 * (degree**2 - 1) / 3
-
-
-def _sup(values: Array, degree: int, bent: float) -> float:
-    """The supremum of polynomials, from their values at evenly spaced nodes."""
-    return float(values.max()) / (1 - bent * _most_bent(degree))
-
-
-def _span(functions: Array, root: Array) -> float:
-    """The span of a combination Σ v_j f_j, |v·z| ≤ ‖z root‖ for all z, from values of the f_j ``[n, j]``."""
-    middle = (functions.max(axis=0) + functions.min(axis=0)) / 2
-    return 2 * float(np.linalg.norm((functions - middle) @ root, axis=1).max())
+def _change_sums(odds: Odds, delta: float, columns: Basis, stream: Iterable[Piece]) -> Array:
+    """Σ x f(s') over the rows of every action, f the functions of `changes` ``[A, m + 1, k]``."""
+    total, harmonics = np.zeros((odds.n_actions, len(odds.score) + 1, columns.size)), frame(columns)
+    reach = odds.reach(delta)
+    if reach is None:
+        return total
+    for chunk in chunks_of(stream):
+        for held in on_host(list(chunk.pieces()), columns.domain, _ROWS):
+            x = harmonics.values(held.states)
+            for action, ends in zip(held.actions, held.next_states, strict=True):
+                total[action] += changes(odds, reach, ends).T @ x
+    return total

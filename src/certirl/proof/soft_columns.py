@@ -1,0 +1,128 @@
+"""What a soft expert's reward owes to the dynamics, by columns with a tail and independent rows.
+
+Section 4 of docs/notes/soft-experts.md; numbers in brackets are those of its equations.
+"""
+
+from __future__ import annotations
+
+from math import exp, inf, log
+
+import numpy as np
+
+from certirl.functions.frame import frame
+from certirl.functions.inequalities import hoeffding_norm, log_term
+from certirl.ground.domain import Array, mesh
+from certirl.proof.certificate import Ground
+from certirl.proof.functionals import workings
+from certirl.proof.odds import Odds, Parts, convex_rest, placed
+
+_CELLS = {1: 4000, 2: 200, 3: 50}  # along each coordinate, for suprema of functions that are no expansions
+
+
+class ColumnEffects:
+    """γ(P_0 − P_a)V from columns with a tail and independent rows: section 4. 0 is the reference.
+
+    Args:
+        ground: of the constant expert 0 under −log π̂_0.
+        sums: Σ x f(s') over the rows of every action, f the functions of `changes` ``[A, m + 1, k]``.
+        odds: the log-odds.
+        reach: of the log-odds' error.
+        delta: for the error that the log-odds cause.
+    """
+
+    def __init__(self, ground: Ground, sums: Array, odds: Odds, reach: Array, delta: float) -> None:
+        s = ground.surrogate
+        self.odds, self.reach, self.unit, self.gamma = odds, reach, s.unit, s.discount
+        self.work, self.bands = workings(s, ground.evidence), {band.pair: band for band in ground.bands.pairs}
+        self.sums, self.frame, self.mesh = sums, s.frame, s.frame.band(log(8 / delta))
+        work, self.tail = self.work, (ground.tail or 0.0)
+        weights = work.of_error(np.linalg.inv(s.mix).T[1:])
+        self.centre = np.einsum("cik,cjk->ij", weights, sums)
+        self.centre = np.full_like(self.centre, inf) if work.inverse is None else work.inverse @ self.centre
+        form = np.sum(weights @ work.gram @ weights.swapaxes(1, 2), axis=0)
+        self.events = log_term(2 + 4 * odds.n_actions * len(self.mesh.states), delta)
+        self.vector = (1 + self.gamma) * self.tail * work.error.magnified
+        if len(form):
+            self.vector += float(hoeffding_norm(np.trace(form), np.linalg.eigvalsh(form)[-1], self.events))
+        self._bound_values()
+
+    def _noise(self, weights: Array, direct: float) -> tuple[Array, float]:
+        """Of functionals at the mesh the noise and the tail, for a function of half-span 1: (9) ``[N]``."""
+        work = self.work
+        squares = np.maximum(np.einsum("cni,cij,cnj->cn", weights, work.gram, weights), 0.0)
+        whole = np.sqrt(squares).sum(axis=0) ** 2 if work.e.paired else squares.sum(axis=0)
+        turned = np.full(len(whole), inf)
+        if work.inverse is not None:
+            turned = np.linalg.norm(work.observed(weights) @ work.inverse, axis=1)
+        magnified = self.mesh.factor * float(np.sqrt(work.e.counts[:, None] * squares).sum(axis=0).max())
+        noise = np.sqrt(2 * self.events * whole) + self.vector * turned
+        return noise, self.tail * (direct + (1 + self.gamma) * magnified)
+
+    def _curves(self, weights: Array) -> Array:
+        """What functionals say of the functions of `changes`, in the harmonics, from weights at each ``[k, m + 1]``."""
+        return np.asarray(np.einsum("cnk,cjk->nj", weights, self.sums) + self.work.observed(weights) @ self.centre)
+
+    def _bound_values(self) -> None:
+        """h of (9) for what the log-odds' error does to V to first order, and for the most of what is left."""
+        odds, W, inner, own = self.odds, self.reach, frame(self.odds.basis).dense, self.frame.dense
+        self.curve = self._curves(self.work.of_error(np.eye(self.frame.size)))
+        self.noise, self.rest = self._noise(self.work.of_error(self.frame.values(self.mesh.states)), self.gamma)
+        growth = self.rest + self.mesh.factor * float(self.noise.max())
+        count, sides = _CELLS[odds.basis.dimension], np.array(odds.basis.domain)
+        half = np.diff(sides, axis=1)[:, 0] / (2 * count)
+        middles = mesh([low + side * (2 * np.arange(count) + 1) for low, side in zip(sides[:, 0], half, strict=True)])
+        choices, others = odds.at(middles), len(odds.others)
+        # How far functions can move from the middle of a cell within it.
+        far = inner.factor * max(_lengths(rows @ W).max() for rows in placed(odds.basis.values(inner.states), others))
+        apart, rise, turned, risen = np.zeros(others), 0.0, 0.0, 0.0
+        for axis, side in enumerate(half):
+            slopes = odds.basis.derivative(inner.states, axis)
+            apart += side * inner.factor * np.array([_lengths(rows @ W).max() for rows in placed(slopes, others)])
+            rise += side * inner.factor * float(np.ptp(slopes @ odds.coefficients.T, axis=1).max())
+            steep = self.frame.basis.derivative(own.states, axis) / self.frame.basis.sup() @ self.curve
+            turned += side * own.factor * float(_lengths(steep[:, :-1] @ W).max())
+            risen += side * own.factor * float(np.abs(steep[:, -1]).max())
+        later = self.frame.values(middles) @ self.curve
+        change = (odds.effects(middles) + later[:, :-1]) @ W
+        middle = (change.max(axis=0) + change.min(axis=0)) / 2
+        first = float(_lengths(change - middle).max()) + rise * float(far) + float(apart.max()) + turned
+        each = np.stack([_lengths(rows @ W) for rows in placed(choices.x, others)], axis=1) + apart + odds.tail
+        corners = exp(rise) * np.expm1(convex_rest(choices.chances, odds.others, each))
+        most = np.minimum(corners, np.ptp(np.pad(each, ((0, 0), (1, 0))), axis=1) ** 2 / 2)
+        second = float((most + later[:, -1]).max() - later[:, -1].min()) / 2 + risen
+        self.first, self.second = (size / (1 - growth) if growth < 1 else inf for size in (first, second))
+
+    def parts(self, states: Array, action: int) -> Parts:
+        """(10) at states ``[n, d]``."""
+        odds, gamma, own = self.odds, self.gamma, self.odds.reference
+        pair = (min(own, action), max(own, action))
+        band, sign = self.bands[pair], 1.0 if own < action else -1.0
+        below, above = (gamma * self.unit * band.radius(states, side) for side in (0, 1))
+        noise, tail = self._noise(self.work.weights(own, action, self.frame.values(self.mesh.states)), 2.0)
+        radius, stayed = self._between(noise, states) + tail, self._between(self.noise, states) + self.rest
+        h = self.frame.values(states)
+        curve = gamma * h @ self._curves(self.work.weights(own, action, np.eye(self.frame.size)))
+        later = h @ self.curve[:, -1] + self.second * stayed  # γP_0 of the most that is left
+        rest = gamma * self.first * radius + odds.tail * (1 + 2 * gamma / (1 - gamma))
+        functionals = odds.functionals(states, action) + curve[:, :-1]
+        return Parts(
+            odds.at(states).odds[:, action] + gamma * self.unit * sign * band.estimate(states),
+            _lengths(functionals @ self.reach),
+            np.stack([below, above] if sign > 0 else [above, below]),
+            rest + np.maximum([later - curve[:, -1] + gamma * self.second * radius, later], 0.0),
+        )
+
+    def _between(self, noise: Array, states: Array) -> Array:
+        """Bounds at the mesh as bounds at states ``[n]``."""
+        blended = self.frame.blended(noise.reshape(1, *self.mesh.counts), states)[0, 0]
+        return np.asarray(np.minimum(blended, self.mesh.factor * noise.max()))
+
+
+def changes(odds: Odds, reach: Array, states: Array) -> Array:
+    """What log(1 + Σ e^L) changes by with each coefficient, and the most of what is left, at states ``[n, m + 1]``."""
+    return np.column_stack([odds.effects(states), odds.second_order(reach, states)])
+
+
+def _lengths(rows: Array) -> Array:
+    """Of vectors, along the last axis."""
+    return np.asarray(np.linalg.norm(rows, axis=-1))
