@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.policy import as_policy
-from certirl.data.simulator import MOST_KEPT
-from certirl.data.source import Source, as_source
+from certirl.data.simulator import MOST_KEPT, draw
+from certirl.data.source import Logged, Source, as_source
 from certirl.data.transitions import Piece, Transitions, chunks_of
-from certirl.functions.bases import Basis, as_basis
+from certirl.functions.bases import Basis, Legendre, as_basis
 from certirl.functions.frame import frame
 from certirl.functions.reward import bounded
 from certirl.ground import archive
@@ -33,12 +33,12 @@ from certirl.ground.doors import as_delta, as_number, as_probability
 from certirl.ground.records import Record
 from certirl.ground.status import chance
 from certirl.kernels.tensors import on_host
-from certirl.proof.case import AS_READ, Case, check_domain
+from certirl.proof.case import AS_READ, Case
 from certirl.proof.certificate import Ground, conclude
 from certirl.proof.certify import check_draws, check_settings, planned, split
-from certirl.proof.drift import DriftSums, contradiction, fit_drift, rows_of, wall_of
+from certirl.proof.drift import COEFFICIENTS, DriftSums, contradiction, fit_drift, rows_of, wall_of
 from certirl.proof.known_noise import SAMPLES as FEW_SAMPLES
-from certirl.proof.known_noise import AffineGaussian, _log_of
+from certirl.proof.known_noise import AffineGaussian, _rows_of
 from certirl.proof.odds import FIRST, Odds, Parts, gather_odds
 from certirl.proof.soft_columns import ColumnEffects, changes
 from certirl.proof.soft_noise import KnownEffects
@@ -301,19 +301,18 @@ def _first(log: Transitions, sampling: str) -> NDArray[np.bool_]:
 def _known(
     origin: Source, declared: AffineGaussian, samples: int | None, rng: Any, spending: dict[str, float]
 ) -> tuple[KnownDynamics, list[str]]:
-    check_domain("AffineGaussian", origin.domain, origin.periodic)
-    declared.check(origin.domain)
+    declared.check(origin)
     count = origin.number_to_draw(samples, usual=FEW_SAMPLES, most=MOST_KEPT // origin.n_actions // 100)
-    origin.check_noise()
-    origin.check_without_terminal()
-    log, rows, assumed = _log_of(origin, count, rng)
-    states, actions, next_states = rows_of(log)
-    found = KnownDynamics(
-        origin.domain, declared.std, DriftSums.of(states, actions, next_states, origin.n_actions, rows)
-    )
+    kind, assumed = _rows_of(origin)
+    if isinstance(origin, Logged):
+        log = origin.data
+    else:
+        log = draw(origin.data, Legendre(COEFFICIENTS), count, origin.generator(rng, "certify_gaussian")).record()
+    rows = rows_of(log)
+    found = KnownDynamics(origin.domain, declared.std, DriftSums.of(*rows, origin.n_actions, kind))
     half = (origin.domain[0][1] - origin.domain[0][0]) / 2
     drift = fit_drift(found.sums, declared.std / half, spending["drifts"], wall_of(origin.domain))
-    fault = contradiction(drift, states, actions, next_states, np.random.default_rng(0), dependent=rows == "dependent")
+    fault = contradiction(drift, *rows, np.random.default_rng(0), dependent=kind == "dependent")
     if fault:
         raise ValueError(fault)
     known = (
