@@ -5,7 +5,6 @@ import pytest
 
 import certirl
 import files
-from certirl import cli
 from certirl.data.moments import accumulate, measure
 from certirl.data.simulator import draw
 from certirl.data.transitions import Transitions
@@ -44,11 +43,7 @@ def log_of(problem, samples, *, paired, seed=0):
 
 def test_the_contract(estimated_sum):
     assert estimated_sum.status == "solved" and estimated_sum.margin == pytest.approx(1)
-    assert [own.name for own in estimated_sum.components] == [
-        "place",
-        "speed",
-        "heat",
-    ] and estimated_sum.samples == 10_000
+    assert [own.name for own in estimated_sum.components] == list(NAMED) and estimated_sum.samples == 10_000
     states = np.random.default_rng(0).uniform(-1, 1, (5, 3))
     assert estimated_sum.reward(states).shape == (5,) and isinstance(estimated_sum.reward(states[0]), float)
     parts = [estimated_sum.reward[name](states[:, j]) for j, name in enumerate(NAMED)]
@@ -167,21 +162,6 @@ class Mirrored:
         return self.problem.sample(states, 0, rng)
 
 
-def test_the_exact_check_derives_a_sum_again(estimated_sum, certified_sum, tmp_path, capsys):
-    path = certified_sum.save(tmp_path / "sum")
-    assert cli.main(["check", str(path)]) == 0
-    assert capsys.readouterr().out.startswith("Confirmed: with probability at least")
-    found = check(path)
-    assert found.margin == pytest.approx(certified_sum.certificate.margin, rel=1e-6)
-    assert found.margin <= PROBLEM.true_margin(certified_sum.reward, discount=0.7)
-    assert cli.main(["check", str(estimated_sum.save(tmp_path / "plain"))]) == 3
-    assert "Nothing claimed" in capsys.readouterr().out
-
-
-def _raise_margin(header, arrays):
-    header["certificate"]["margin"] += 0.01
-
-
 def _forget_a_component(header, arrays):
     header["certificate"]["grounds"].pop()
 
@@ -197,15 +177,6 @@ def _share_a_coordinate(header, arrays):
     header["reward"]["basis"]["components"][1]["coordinates"] = [0]
 
 
-def _spend_more(header, arrays):
-    for own in header["certificate"]["grounds"]:
-        own["delta"] *= 1.2
-
-
-def _change_a_reward(header, arrays):
-    arrays["reward.coefficients"] = arrays["reward.coefficients"] * 1.01 + 0.1 * np.eye(33)[13]
-
-
 def _change_it_everywhere(header, arrays):
     for ground in range(len(header["certificate"]["grounds"])):
         arrays[f"certificate.grounds.{ground}.surrogate.reward.function.coefficients"] *= 2
@@ -216,26 +187,12 @@ def _look_at_less(header, arrays):
     arrays["certificate.grounds.0.evidence.counts"] = arrays["certificate.grounds.0.evidence.counts"] * 2
 
 
-def _smaller_tail(header, arrays):
-    header["certificate"]["grounds"][0]["tail"] = 0.1
-
-
-def _larger_residuals(header, arrays):
-    name = "certificate.grounds.0.evidence.residuals"
-    arrays[name] = arrays[name] * 3 + 5
-
-
-TAMPERED = [
-    (_raise_margin, "larger than what follows"),
+TAMPERED = [  # of one component alone; what is altered in all of them is in tests/checker
     (_forget_a_component, "has no bound"),
     (_count_one_twice, "not groups of different coordinates"),
     (_share_a_coordinate, "is about another reward than its solution"),
-    (_spend_more, "the parts of δ are not those of the components"),
-    (_change_a_reward, "is about another reward than its solution"),
     (_change_it_everywhere, "the sums were made with a V from"),
     (_look_at_less, "not looked at in the same transitions"),
-    (_smaller_tail, "the tail is not the largest of the components"),
-    (_larger_residuals, "made with another reward"),
 ]
 
 
@@ -246,13 +203,6 @@ def test_no_changed_sum_is_confirmed(certified_sum, change, reason, tmp_path):
     change(record, arrays)
     found = check(files.write(tmp_path / "changed.npz", record, arrays))
     assert found.verdict == "rejected" and reason in str(found)
-
-
-def test_damaged_sums_are_a_sentence(certified_sum, tmp_path):
-    record, arrays = files.parts(certified_sum.save(tmp_path / "sum"))
-    del record["certificate"]["grounds"][0]["surrogate"]["low"]
-    with pytest.raises(ValueError, match="is damaged"):
-        check(files.write(tmp_path / "changed.npz", record, arrays))
 
 
 def test_dependent_components_are_warned_about_and_never_certified():
@@ -296,9 +246,8 @@ def test_intervals_and_families_of_each_component_are_its_own():
         Mixed(), expert=0, components={"heat": [0], "angle": [1]}, basis=bases, columns=3, discount=0.9, rng=0
     )
     assert found.status == "solved" and found.reward["heat"](9.0) > found.reward["heat"](1.0)
-    assert (
-        abs(found.contributions[1]).max() < 0.2 * found.contributions[0].min()
-    )  # the angle does not tell the actions apart
+    heat, angle = found.contributions  # the angle does not tell the actions apart
+    assert abs(angle).max() < 0.2 * heat.min()
 
 
 def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states(estimated_sum):
@@ -325,9 +274,6 @@ def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states(esti
         ({"columns": 30}, "columns must be a whole number of functions of the basis, at most 11"),
         ({"basis": certirl.Legendre(5, (0, 1))}, "the basis is defined on"),
         ({"method": certirl.Program(cover=0.1)}, "leave form, cover and slack out"),
-        ({"delta": 0.05, "tail": 0, "columns": None}, "pass columns as well"),
-        ({"delta": 2.0}, "delta must be a probability of error between 1e-100 and 0.5"),
-        ({"discount": 1.0}, "discount must be a number strictly between 0 and 1"),
         ({"delta": 0.05, "samples": 10}, "samples must be at least 160"),
     ],
 )
@@ -337,12 +283,8 @@ def test_wrong_calls_are_sentences(settings, sentence):
 
 
 def test_wrong_types_are_sentences(estimated_sum):
-    with pytest.raises(ValueError, match="objective must be one of"):
-        certirl.solve(PROBLEM, expert=0, **SETTINGS, method=certirl.Program(objective="best"))
     with pytest.raises(TypeError, match="basis must be a basis"):
         certirl.solve(PROBLEM, expert=0, **SETTINGS, basis=["Legendre"] * 3)
-    with pytest.raises(TypeError, match="rng is needed"):
-        certirl.solve(PROBLEM, expert=0, **SETTINGS | {"rng": None})
     with pytest.raises(ValueError, match=r"components=\[\[0\], \[1\], \[2\], \[3\]\]"):
         certirl.solve(certirl.problems.factorised(seed=0, components=4), expert=0, discount=0.7, rng=0, delta=0.05)
     data = certirl.steps.sample(PROBLEM.parts[0], basis=certirl.Legendre(5), samples=500, rng=0)

@@ -184,11 +184,3 @@ def test_least_norm_of_two_intervals_by_hand():
     status, _, weights = program.least_norm_of_sums(rows)
     assert status == "infeasible"
     np.testing.assert_allclose(weights, [0.5, 0.5], atol=1e-6)
-
-
-def test_wrong_calls_are_sentences():
-    parts, criteria = exact(certirl.problems.factorised(seed=1, components=2))
-    with pytest.raises(ValueError, match="objective must be one of"):
-        certirl.steps.recover(criteria, components=parts, objective="best")
-    with pytest.raises(ValueError, match="2 components but 1 criteria"):
-        certirl.steps.recover(criteria[:1], components=parts)

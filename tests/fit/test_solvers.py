@@ -113,26 +113,12 @@ def test_a_wrong_status_of_a_linear_program_is_noticed(monkeypatch, criterion, s
 @pytest.mark.parametrize("lie", ["negative", "NaN", "zero"])
 def test_a_search_for_a_proof_ends_though_the_solver_lies(monkeypatch, lie):
     lying_nnls(monkeypatch, LIES[lie])
-    asked = {
-        "expert": 0,
-        "discount": 0.7,
-        "samples": 2_000,
-        "rng": 0,
-        "basis": certirl.Legendre(5),
-        "columns": 3,
-        "delta": 0.05,
-    }
-    found = certirl.solve(certirl.problems.random_polynomial(seed=7), tail=0, **asked)
+    asked = {"discount": 0.7, "samples": 2_000, "rng": 0, "tail": 0}
+    problem = certirl.problems.random_polynomial(seed=7)
+    found = certirl.solve(problem, expert=0, basis=certirl.Legendre(5), columns=3, delta=0.05, **asked)
     assert found.status == "undetermined" and found.reward is None
-    asked = {
-        "expert": 1,
-        "basis": certirl.Legendre(3),
-        "samples": 2_000,
-        "rng": 0,
-        "columns": certirl.Legendre(3),
-        "tail": 0,
-    }
-    assert not certirl.refute(certirl.problems.random_polynomial(seed=7), **asked).holds
+    asked = {"samples": 2_000, "rng": 0, "tail": 0}
+    assert not certirl.refute(problem, expert=1, basis=certirl.Legendre(3), columns=certirl.Legendre(3), **asked).holds
 
 
 @pytest.mark.parametrize(("lie", "status"), [("NaN", 0), ("short", 0), ("negative", 0), ("none", 4)])

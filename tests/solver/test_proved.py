@@ -15,36 +15,17 @@ from sizes import sizes
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 COLUMNS = certirl.Legendre(3).on(PROBLEM.domain)
+ASKED = {"expert": 0, "basis": certirl.Legendre(11), "columns": 3, "discount": 0.7, "delta": 0.05, "tail": 0, "rng": 0}
 
 
 def test_solve_until_proved():
     reports = []
-    solution = certirl.solve(
-        PROBLEM,
-        expert=0,
-        basis=certirl.Legendre(11),
-        columns=3,
-        discount=0.7,
-        delta=0.05,
-        tail=0,
-        rng=0,
-        progress=False,
-    )
+    solution = certirl.solve(PROBLEM, progress=False, **ASKED)
     assert solution.status == "certified" and solution.certificate.holds
     assert solution.samples < 60_000 and solution.certificate.delta == pytest.approx(0.05)
     assert PROBLEM.true_margin(solution.reward, discount=0.7) > solution.certificate.margin
     assert len(str(solution).splitlines()) == 6 and "assumed" in str(solution)
-    again = certirl.solve(
-        PROBLEM,
-        expert=0,
-        basis=certirl.Legendre(11),
-        columns=3,
-        discount=0.7,
-        delta=0.05,
-        tail=0,
-        rng=0,
-        progress=lambda *report: reports.append(report),
-    )
+    again = certirl.solve(PROBLEM, progress=lambda *report: reports.append(report), **ASKED)
     np.testing.assert_array_equal(again.reward.coefficients, solution.reward.coefficients)
     assert reports[-1] == (solution.samples, 1_000_000)
 
@@ -72,15 +53,8 @@ class Rooms:
 
 def test_columns_of_components_are_chosen_for_their_tails_or_given_as_functions():
     noise = dynamics.GaussianNoise(std=(2.0, 4.0), slope=((0.9, 0.0), (0.0, 0.9)))
-    asked = {
-        "expert": 0,
-        "discount": 0.7,
-        "delta": 0.05,
-        "tail": noise,
-        "rng": 0,
-        "components": [[0], [1]],
-        "samples": 30_000,
-    }
+    asked = {"expert": 0, "discount": 0.7, "delta": 0.05, "tail": noise, "rng": 0, "samples": 30_000}
+    asked |= {"components": [[0], [1]]}
     chosen = certirl.solve(Rooms(), **asked)
     first, second = (component.columns.size for component in chosen.components)
     assert chosen.status == "certified" and first > second and f"{first} columns make the tail" in chosen.stats.choice
@@ -96,17 +70,14 @@ def test_columns_of_components_are_chosen_for_their_tails_or_given_as_functions(
 
 def test_a_log_is_divided_and_proved():
     log = steps.sample(PROBLEM, basis=COLUMNS, samples=100_000, rng=3)
-    asked = {"expert": 0, "basis": certirl.Legendre(11), "columns": 3, "discount": 0.7, "delta": 0.05}
-    proved = certirl.solve(log, tail=0, **asked)
+    proved = certirl.solve(log, **ASKED)
     assert proved.status == "certified" and proved.samples == 100_000
-    undeclared = certirl.solve(log, **asked)
+    undeclared = certirl.solve(log, **ASKED | {"tail": None})
     assert undeclared.status == "solved" and undeclared.certificate.word == "conditional"
 
 
 def test_the_budget_is_respected_and_the_answer_says_what_is_missing():
-    solution = certirl.solve(
-        PROBLEM, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0, rng=0, samples=4_000
-    )
+    solution = certirl.solve(PROBLEM, samples=4_000, **ASKED)
     assert solution.status == "solved" and solution.samples == 4_000
     assert "should suffice" in str(solution) and not solution.certificate.holds
 
@@ -143,9 +114,7 @@ def test_a_tail_that_is_hopeless_is_refused_before_anything_is_drawn():
 
 
 def test_a_tail_that_is_too_large_ends_the_search():
-    solution = certirl.solve(
-        PROBLEM, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0.02, rng=0
-    )
+    solution = certirl.solve(PROBLEM, **ASKED | {"tail": 0.02})
     assert solution.status == "solved" and solution.samples < 100_000 and not solution.certificate.holds
     sentence = "3 columns give τ = 0.02; this margin needs τ < "
     assert sentence in str(solution) and sentence in str(solution.certificate)
@@ -155,17 +124,7 @@ def test_a_tail_that_is_too_large_ends_the_search():
 def test_nothing_unsolvable_is_certified(count):
     for seed in range(count):
         problem = certirl.problems.unsolvable(seed=seed)
-        solution = certirl.solve(
-            problem,
-            expert=0,
-            basis=certirl.Legendre(11),
-            columns=3,
-            discount=0.7,
-            delta=0.2,
-            tail=0,
-            rng=0,
-            samples=20_000,
-        )
+        solution = certirl.solve(problem, samples=20_000, **ASKED | {"delta": 0.2})
         assert solution.status != "certified"
 
 
@@ -210,21 +169,11 @@ def test_training_that_turns_infeasible_in_the_last_round_is_an_answer(monkeypat
 
 def test_a_number_as_tail_needs_columns():
     with pytest.raises(ValueError, match="pass columns as well"):
-        certirl.solve(PROBLEM, expert=0, basis=certirl.Legendre(11), discount=0.7, delta=0.05, tail=0, rng=0)
+        certirl.solve(PROBLEM, **ASKED | {"columns": None})
     with pytest.raises(ValueError, match="samples must be at least 160 for 3 columns, got 9"):
-        certirl.solve(
-            PROBLEM, expert=0, basis=certirl.Legendre(5), columns=3, discount=0.7, delta=0.05, tail=0, samples=9, rng=0
-        )
+        certirl.solve(PROBLEM, samples=9, **ASKED)
     with pytest.raises(ValueError, match="leave form, cover and slack out"):
-        certirl.solve(
-            PROBLEM,
-            expert=0,
-            basis=certirl.Legendre(11),
-            discount=0.7,
-            delta=0.05,
-            method=certirl.Program(cover=0.1),
-            rng=0,
-        )
+        certirl.solve(PROBLEM, method=certirl.Program(cover=0.1), **ASKED)
 
 
 def test_a_conflict_within_the_tail_asks_for_columns_and_not_for_samples():

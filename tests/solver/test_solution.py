@@ -93,14 +93,7 @@ CASES = {
     "a policy, box": lambda: certirl.solve(Glide(2), expert=middle, discount=0.8, rng=0, samples=800),
     "a policy, terminal": lambda: certirl.solve(Glide(ends=True), expert=middle, discount=0.8, rng=0, samples=500),
     "a policy, proved": lambda: certirl.solve(
-        TORN,
-        expert=outward,
-        tube=0.4,
-        columns=2,
-        discount=0.7,
-        rng=0,
-        samples=20_000,
-        **PROOF,
+        TORN, expert=outward, tube=0.4, columns=2, discount=0.7, rng=0, samples=20_000, **PROOF
     ),
 }
 
@@ -310,52 +303,10 @@ def test_type_checkers_know_what_solve_returns():
 
 
 def test_every_reason_has_a_status_a_cause_and_a_cure():
-    words = dict.fromkeys(
-        (
-            "which",
-            "but",
-            "cure",
-            "reason",
-            "test",
-            "claim",
-            "proved",
-            "missing",
-            "model",
-            "why",
-            "what",
-            "columns",
-            "sure",
-            "write",
-            "where",
-            "action",
-        ),
-        "x",
-    )
-    numbers = dict.fromkeys(
-        (
-            "fresh",
-            "training",
-            "error",
-            "share",
-            "least",
-            "gap",
-            "most",
-            "margin",
-            "samples",
-            "errors",
-            "chance",
-            "plan",
-            "expert",
-            "episodes",
-            "limit",
-            "steps",
-            "loss",
-            "trials",
-            "needed",
-            "misfit",
-        ),
-        0.5,
-    )
+    texts = "which but cure reason test claim proved missing model why what columns sure write where action"
+    counts = "fresh training error share least gap most margin samples errors chance plan expert episodes limit steps"
+    words = dict.fromkeys(texts.split(), "x")
+    numbers = dict.fromkeys(f"{counts} loss trials needed misfit".split(), 0.5)
     for reason in Reason:
         finding = reason.finding(**words, **numbers)
         assert finding.status in STATUSES and finding.cause and "{" not in finding.sentence, reason
@@ -376,10 +327,7 @@ def test_a_certificate_of_another_problem_is_refused(tmp_path):
     for change, sentence in (
         ({"discount": 0.6}, "the certificate has discount 0.7, the solution 0.6"),
         ({"expert": 1, "action": 0}, "about expert 1, its certificate about another"),
-        (
-            {"certificate": solved("a policy, proved").certificate},
-            "about expert 0, its certificate about another",
-        ),
+        ({"certificate": solved("a policy, proved").certificate}, "about expert 0, its certificate about another"),
         ({"reward": solved("an action").reward}, "about another reward"),
         ({"findings": (Reason.SOLVED.finding(),)}, "the status is 'solved', with a certificate that holds"),
     ):

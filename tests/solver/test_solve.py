@@ -31,26 +31,6 @@ class Walk:
         return np.clip(states + step, 0.0, 10.0)
 
 
-def test_the_contract():
-    assert solved().status == "solved"
-    assert isinstance(solved().reward(0.3), float)
-    assert solved().reward(np.linspace(-1, 1, 5)).shape == (5,)
-    assert solved().reward(np.zeros((5, 1))).shape == (5,)
-    assert solved().reward.derivative(0.3) == pytest.approx(
-        (solved().reward(0.3 + 1e-6) - solved().reward(0.3 - 1e-6)) / 2e-6, rel=1e-5
-    )
-    assert solved().reward.coefficients.shape == (11,) and solved().reward.basis.size == 11
-    assert solved().margin == pytest.approx(1) and solved().samples == 10_000
-    assert PROBLEM.true_margin(solved().reward, discount=0.7) > 0
-
-
-def test_the_print_has_six_lines_and_never_says_more_than_is_known():
-    lines = str(solved()).splitlines()
-    assert len(lines) == 6 and len(repr(solved())) < 80
-    assert lines[0].startswith("Solved, not certified")
-    assert "10,000 transitions" in str(solved()) and "Legendre(11)" in str(solved())
-
-
 def test_the_steps_give_what_solve_gives():
     rng = as_generator(0)
     assert can_pair(PROBLEM, certirl.Legendre(11), rng)
