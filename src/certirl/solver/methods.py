@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from certirl.data.source import Source
 from certirl.fit.bellman import FORMS
@@ -16,6 +16,7 @@ from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.features import Feature, check_features, check_no_actions, check_no_terminal
 from certirl.ground.doors import as_number, by_door, setting, shown
 from certirl.ground.records import Record
+from certirl.proof.case import REFUSED
 
 if TYPE_CHECKING:
     from certirl.solver.request import Request
@@ -47,6 +48,7 @@ class Program(Record):
     form: str = FORMS[0]
     cover: float | None = None
     slack: float | None = None
+    chooses_functions: ClassVar[bool] = True  # of rewards and of the state, together
 
     def __post_init__(self) -> None:
         for name, choices in (("objective", OBJECTIVES), ("form", FORMS)):
@@ -81,6 +83,16 @@ class Program(Record):
         if self.cover is not None:
             as_radius(self.cover, asked.domain)
 
+    def unused(self, asked: Request) -> dict[str, str]:
+        """Why some keywords would be without effect, by name.
+
+        :meta private:
+        """
+        why = {"trials": f"{setting('trials')} {FOR_POLICIES}"}
+        if asked.source is None:
+            why["components"] = "components need transitions or a simulator: moments keep one coordinate alone"
+        return why
+
 
 @dataclass(frozen=True, kw_only=True)
 class ValueForm(Record):
@@ -104,6 +116,7 @@ class ValueForm(Record):
     margin: Margin = None
     smoothness: float | None = None
     slack: float | None = None
+    chooses_functions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_margin(self.margin)
@@ -122,6 +135,13 @@ class ValueForm(Record):
                 f"{setting('smoothness')} is for up to {MOST_COORDINATES} coordinates, these states have "
                 f"{len(asked.domain)}: leave it out"
             )
+
+    def unused(self, asked: Request) -> dict[str, str]:
+        """Why some keywords would be without effect, by name.
+
+        :meta private:
+        """
+        return _without_effect(asked, "the value form, as of problems with terminal states")
 
 
 @dataclass(frozen=True)
@@ -148,6 +168,7 @@ class FeatureForm(Record):
     guess: Mapping[str, float] | None = None
     margin: Margin = None
     slack: float | None = None
+    chooses_functions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_features(self.features)
@@ -165,6 +186,13 @@ class FeatureForm(Record):
             check_no_actions(self.features)
         if not asked.origin.has_terminal_states:
             check_no_terminal(self.features)
+
+    def unused(self, asked: Request) -> dict[str, str]:
+        """Why some keywords would be without effect, by name.
+
+        :meta private:
+        """
+        return _without_effect(asked, "rewards of features")
 
 
 Method: TypeAlias = Program | ValueForm | FeatureForm
@@ -185,6 +213,19 @@ def _check_states(asked: Request, margin: Margin) -> None:
         raise ValueError(f"{setting('margin')} {FOR_POLICIES}")
     if asked.delta is None:
         asked.source.check_states(asked.samples, 2 * FEWEST, MOST_STATES)
+
+
+def _without_effect(asked: Request, what: str) -> dict[str, str]:
+    """Components, and columns without the proof that they are for."""
+    if asked.policy.constant is None:
+        columns = f"{setting('columns')} is for the certificate of a policy"
+        why = {
+            "components": REFUSED["policy", "sum"],
+            "columns": f"{columns}: pass {setting('delta')} too, or leave it out",
+        }
+    else:
+        why = {name: f"{setting(name)} is not for {what}: leave it out" for name in ("components", "columns")}
+    return why if asked.delta is None else {"components": why["components"]}
 
 
 def as_method(method: Any, source: Source | None, *, is_constant: bool) -> Method:

@@ -22,10 +22,10 @@ from certirl.ground.domain import Box
 from certirl.ground.doors import as_count, as_delta, as_flag, as_number, by_door, setting
 from certirl.ground.records import Record
 from certirl.ground.work import check_progress
-from certirl.proof.case import DECLARED, REFUSED, Declaration, check_box, check_declaration, without_switches
+from certirl.proof.case import DECLARED, Declaration, check_box, check_declaration, without_switches
 from certirl.proof.cells import Deterministic
 from certirl.proof.tails import TailLike, check_tail, is_number
-from certirl.solver.methods import FOR_POLICIES, FeatureForm, Method, Program, ValueForm, as_method
+from certirl.solver.methods import FeatureForm, Method, Program, ValueForm, as_method
 
 SAMPLES, PROOF_SAMPLES = 10_000, 1_000_000  # transitions per action without and with a proof, if none are asked for
 NO_PROOF_FROM_MOMENTS = "a certificate needs transitions that the reward was not computed from, and moments keep none"
@@ -214,31 +214,18 @@ def _check_dynamics(dynamics: Any, origin: Source | None, given: Mapping[str, An
 
 def _check_effect(asked: Request, given: Mapping[str, Any]) -> None:
     """Refuse keywords that would be without effect."""
-    is_policy, is_proof = asked.policy.constant is None, asked.delta is not None
     why = dict[str, str]()
     if not asked.is_simulator:
         why |= {name: for_simulators(name) for name in ("samples", "paired", "trials")}
         why["regret"] = "no more can be drawn from a log: leave regret out, the certificate states what is proved"
-    if not is_proof:
+    if asked.delta is None:
         for name in ("tail", "tube", "regret"):
             why[name] = (
                 f"{setting(name)} is for a certificate: pass {setting('delta')} too, or leave {setting(name)} out"
             )
-    if not is_policy:
+    if asked.policy.constant is not None:
         why |= {name: without_switches(name) for name in ("tube", "regret")}
-    if isinstance(asked.method, Program):
-        why |= {"trials": f"{setting('trials')} {FOR_POLICIES}"}
-        if asked.source is None:
-            why["components"] = "components need transitions or a simulator: moments keep one coordinate alone"
-    elif is_policy:
-        why["components"] = REFUSED["policy", "sum"]
-        columns = f"{setting('columns')} is for the certificate of a policy"
-        why |= {} if is_proof else {"columns": f"{columns}: pass {setting('delta')} too, or leave it out"}
-    else:
-        of_features = isinstance(asked.method, FeatureForm)
-        what = "rewards of features" if of_features else "the value form, as of problems with terminal states"
-        names = ("components",) if is_proof else ("components", "columns")
-        why |= {name: f"{setting(name)} is not for {what}: leave it out" for name in names}
+    why |= asked.method.unused(asked)
     for name, value in given.items():
         if value is not None and name in why:
             raise ValueError(why[name])
@@ -254,14 +241,14 @@ def _warn_of_noise(asked: Request) -> None:
 
 def _components(asked: Request, basis: Any, components: Any) -> tuple[Component, ...]:
     """Groups of coordinates with the functions of each; none if these are to be chosen."""
-    columns, is_program = asked.columns, isinstance(asked.method, Program)
+    columns, is_chosen = asked.columns, asked.method.chooses_functions
     each = list(columns) if isinstance(columns, list | tuple) else [columns]
-    if basis is None and is_program and all(isinstance(functions, Basis) for functions in each):
+    if basis is None and is_chosen and all(isinstance(functions, Basis) for functions in each):
         basis = columns
     if components is not None:
         return as_components(components, basis, asked.domain)
     if basis is not None:
         return as_basis(basis, asked.domain).components
-    if columns is not None and is_program:
+    if columns is not None and is_chosen:
         as_count(columns, "columns", meaning="a whole number of functions of the state")
     return ()
