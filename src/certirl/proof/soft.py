@@ -36,7 +36,8 @@ from certirl.kernels.tensors import on_host
 from certirl.proof.case import AS_READ, Case
 from certirl.proof.certificate import Ground, conclude
 from certirl.proof.certify import check_draws, check_settings, planned, split
-from certirl.proof.drift import COEFFICIENTS, DriftSums, contradiction, fit_drift, rows_of, wall_of
+from certirl.proof.contradictions import of_drift, refuse
+from certirl.proof.drift import COEFFICIENTS, DriftSums, fit_drift, rows_of, wall_of
 from certirl.proof.known_noise import SAMPLES as FEW_SAMPLES
 from certirl.proof.known_noise import AffineGaussian, _rows_of
 from certirl.proof.odds import FIRST, Odds, Parts, gather_odds
@@ -312,9 +313,7 @@ def _known(
     found = KnownDynamics(origin.domain, declared.std, DriftSums.of(*rows, origin.n_actions, kind))
     half = (origin.domain[0][1] - origin.domain[0][0]) / 2
     drift = fit_drift(found.sums, declared.std / half, spending["drifts"], wall_of(origin.domain))
-    fault = contradiction(drift, *rows, np.random.default_rng(0), dependent=kind == "dependent")
-    if fault:
-        raise ValueError(fault)
+    refuse(of_drift(drift, *rows, np.random.default_rng(0), dependent=kind == "dependent"))
     known = (
         f"s' = clip(m_a(s) + ξ) into {origin.domain.words}, m_a affine, ξ Gaussian with standard deviation "
         f"{declared.std:g}, known exactly"
