@@ -28,10 +28,8 @@ def cover(options: argparse.Namespace) -> Answer:
 
     check_outputs(options, find_tables(options.data))
     log = inputs.read_log(options)
-    basis = inputs.basis_of(options, len(log.domain))
-    covered = coverage(log, basis=basis)
-    deliver(covered, options, [covered], draw=lambda path: plots.coverage(covered, path=path))
-    return Answer(covered)
+    covered = coverage(log, basis=inputs.basis_of(options, len(log.domain)))
+    return deliver(covered, options, draw=lambda path: plots.coverage(covered, path=path))
 
 
 def measure_files(options: argparse.Namespace) -> Answer:
@@ -46,16 +44,14 @@ def measure_files(options: argparse.Namespace) -> Answer:
     lines: list[Any] = [measured]
     if options.domain is None:
         lines += ["The domain was taken from the data; shards that are to be merged need the same --domain LOW HIGH."]
-    deliver(measured, options, lines, label="Moments", hint="   (certirl solve and certirl merge read it)")
-    return Answer(measured)
+    return deliver(measured, options, lines=lines, label="Moments", hint="   (certirl solve and certirl merge read it)")
 
 
 def merge_files(options: argparse.Namespace) -> Answer:
     """Add up moments of different data."""
     check_outputs(options, options.files)
     merged = moments.merge(map(moments.load, options.files), allow_repeats=options.allow_repeats)
-    deliver(merged, options, [merged], label="Moments")
-    return Answer(merged)
+    return deliver(merged, options, label="Moments")
 
 
 def show(options: argparse.Namespace) -> Answer:
@@ -69,8 +65,7 @@ def show(options: argparse.Namespace) -> Answer:
         record = record.with_tube(options.tube)
     if options.plot and not hasattr(record, "plot"):
         raise ValueError(f"there is no picture of {type(record).__name__}: leave --plot out")
-    deliver(record, options, [record], draw=lambda path: record.plot(path=path))
-    return Answer(record)
+    return deliver(record, options)
 
 
 def report_file(options: argparse.Namespace) -> Answer:

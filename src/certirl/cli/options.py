@@ -14,7 +14,7 @@ from certirl.proof.tails import GaussianNoise, LaplaceNoise, Smooth, Tail, Unifo
 
 DATA = (
     "transitions: files, folders or patterns of .parquet, .csv, .tsv (also .gz) with columns state (or state_0, …), "
-    "action and next_state, or episode and the next state in the next row; .npz with states, actions, next_states"
+    "action and next_state, or episode and the next state in the next row; .npz with such arrays"
 )
 SIMULATOR = "or a simulator, FILE.py:NAME or MODULE:NAME"
 STUDIES = ("figure1", "figure2", "figure3", "figure4", "rollouts", "samples")  # modules of certirl.paper.figures
@@ -140,7 +140,7 @@ def proof(delta: str, more: dict[str, str], samples: str) -> dict[str, dict[str,
 def place(workers: str) -> dict[str, str]:
     """Where to work; ``workers`` in words without a scheduler."""
     scheduler = "of Dask, tcp://host:8786; or local, to start one"
-    return {"--workers N": f"{workers} (default: all cores)", "--scheduler ADDRESS": scheduler}
+    return {"--workers N": f"{workers} (default: all cores)", "--scheduler WHERE": scheduler}
 
 
 def result(what: str, picture: str = "") -> dict[str, dict[str, str]]:

@@ -154,35 +154,39 @@ def check_outputs(options: argparse.Namespace, read: Sequence[Any] = ()) -> None
 def deliver(
     record: Any,
     options: argparse.Namespace,
-    lines: Sequence[Any],
+    code: int = DONE,
     *,
     label: str = "",
     hint: str = "",
+    lines: Sequence[Any] = (),
     draw: Callable[[Path], Any] | None = None,
-) -> None:
+) -> Answer:
     """Write the record and its picture, then print; files that could not be written are an error only after that.
 
     Args:
         record: the result.
         options: with ``output`` and ``plot``, where the command has them.
-        lines: what to print first.
-        label: what to call the record where its file is named.
+        code: the exit code.
+        label: what to call the record where its file is named; none is written if it is empty.
         hint: what can be done with the file.
-        draw: writes the picture to a path.
+        lines: what to print first, in place of the record.
+        draw: writes the picture to a path, in place of the record's ``plot``.
     """
     from certirl.solver.solution import Solution
 
-    printed, problems = [str(line) for line in lines], []
+    printed, problems = [str(line) for line in lines or [record]], []
     if label:
         where, problem = _saved(record, options.output)
         printed += [f"{label}: {where}{hint}"] if where else []
         problems += [problem] if problem else []
-    if draw is not None and options.plot:
+    if getattr(options, "plot", ""):
+        draw = (lambda path: record.plot(path=path)) if draw is None else draw
         has_reward = not isinstance(record, Solution) or record.reward is not None
         printed += _drawn(draw, options.plot, problems) if has_reward else ["No picture: there is no reward to draw"]
     print("\n".join(printed))
     if problems:
         raise OSError("; ".join(problems))
+    return Answer(record, code)
 
 
 def _saved(record: Any, output: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from certirl.cli import inputs
@@ -37,38 +38,21 @@ def demo(options: argparse.Namespace) -> Answer:
     print("Wanted:    a reward under which action 0 is strictly better than the others at every state in [-1, 1],")
     print("           with a proof that is wrong with probability 0.05 at most.", flush=True)
     with place(options.workers, options.scheduler) as where:
-        solution = solve(
-            problem,
-            expert=0,
-            discount=0.7,
-            basis=Legendre(11),
-            columns=3,
-            delta=0.05,
-            tail=0,
-            samples=most,
-            rng=seed,
-            map=where,
-        )
-    truth, right = "", False
+        asked: dict[str, Any] = {"basis": Legendre(11), "columns": 3, "delta": 0.05, "tail": 0, "samples": most}
+        solution = solve(problem, expert=0, discount=0.7, rng=seed, map=where, **asked)
+    lines, code = ["", solution, ""], code_of(solution.status, proof=True)
     if solution.reward is not None:
         margin = problem.true_margin(solution.reward, discount=solution.discount)
-        right = margin > 0
-        truth = (
-            f"Truth:     computed from the formulas, which the solver did not use: the smallest margin is {margin:.3f},"
-            f"\n           so action 0 is {'strictly optimal at every state' if right else 'NOT optimal everywhere'}."
-        )
+        verdict = "strictly optimal at every state" if margin > 0 else "NOT optimal everywhere"
+        code = UNDETERMINED if code == DONE and not margin > 0 else code
+        truth = f"computed from the formulas, which the solver did not use: the smallest margin is {margin:.3f}"
+        lines += [f"Truth:     {truth},", f"           so action 0 is {verdict}.", ""]
     hint = "   (certirl report makes a page of it; certirl check proves it again, with other arithmetic)"
-    lines = ["", solution, *(["", truth] if truth else []), ""]
-    deliver(
-        solution,
-        options,
-        lines,
-        label="Solution",
-        hint=hint,
-        draw=lambda path: solution.plot(problem=problem, path=path),
-    )
-    code = code_of(solution.status, proof=True)
-    return Answer(solution, UNDETERMINED if code == DONE and not right else code)
+
+    def draw(path: Path) -> None:
+        solution.plot(problem=problem, path=path)
+
+    return deliver(solution, options, code, label="Solution", hint=hint, lines=lines, draw=draw)
 
 
 def solve_file(options: argparse.Namespace) -> Answer:
@@ -79,8 +63,7 @@ def solve_file(options: argparse.Namespace) -> Answer:
         print("Expert: action 0 (default); --expert names another.")
     with place(options.workers, options.scheduler) as where:
         solution = inputs.solved(options, where)
-    deliver(solution, options, [solution], label="Solution", draw=lambda path: solution.plot(path=path))
-    return Answer(solution, code_of(solution.status, proof=options.delta is not None))
+    return deliver(solution, options, code_of(solution.status, proof=options.delta is not None), label="Solution")
 
 
 def certify_file(options: argparse.Namespace) -> Answer:
@@ -89,8 +72,7 @@ def certify_file(options: argparse.Namespace) -> Answer:
     check_outputs(options, [options.reward, *data])
     with place(options.workers, options.scheduler) as where:
         certificate = inputs.certified(options, where)
-    deliver(certificate, options, [certificate], label="Certificate", draw=lambda path: certificate.plot(path=path))
-    return Answer(certificate, DONE if certificate.holds else NOT_PROVED)
+    return deliver(certificate, options, DONE if certificate.holds else NOT_PROVED, label="Certificate")
 
 
 def prove_by_cells(options: argparse.Namespace) -> Answer:
@@ -132,9 +114,8 @@ def prove_by_cells(options: argparse.Namespace) -> Answer:
     if expert is None:  # also of a solution that knows its expert
         value = ValueReward(value, simulator, options.discount)
     proof = certify(value, simulator, expert=expert, discount=options.discount, dynamics=declared, rng=seed)
-    label = "Proof" if proof.decided.any() else "Result"
-    deliver(proof, options, [proof], label=label, draw=lambda path: proof.plot(path=path))
-    return Answer(proof, DONE if proof.decided.any() else NOT_PROVED)
+    code, label = (DONE, "Proof") if proof.decided.any() else (NOT_PROVED, "Result")
+    return deliver(proof, options, code, label=label)
 
 
 def _expert_by_cells(word: str) -> Any:
@@ -180,7 +161,6 @@ VERBS = (
         "DATA … --discount γ [options]",
         [
             ("certirl solve log.csv --discount 0.9 --expert 0", "the expert always takes action 0"),
-            ("certirl solve log.csv --discount 0.9 --expert seen.csv", "its demonstrations are in seen.csv"),
             (
                 "certirl solve log.csv --discount 0.9 --domain 0 10 --columns 5 --delta 0.05 --tail 0",
                 "with a proof that is false with probability 0.05 at most",
@@ -203,7 +183,7 @@ VERBS = (
                 "--smoothness PRICE": "for policies: the price of a rough value function",
             },
             **table.proof(
-                "certify; a false certificate has at most this probability",
+                "certify; the probability of an error, at most",
                 {
                     "--regret SHARE": "for policies: draw until the expert's regret is at most this share of the span "
                     "of the value",
