@@ -143,6 +143,22 @@ def test_true_margins_agree_with_a_fine_grid_mdp(problem):
     assert problem.true_margin(reward, discount=DISCOUNT) <= truth.min() + 1e-12
 
 
+def test_rewards_of_actions_are_paid_to_the_expert_and_compared_at_the_state(problem):
+    free = certirl.Reward(certirl.Legendre(4).on(problem.domain), np.random.default_rng(0).normal(size=4))
+    costs, states = 0.1 * np.arange(problem.n_actions), np.linspace(*problem.domain[0], 101)
+    costly, asked = free.with_costs(costs), {"discount": DISCOUNT, "expert": 1}
+    others = [action for action in range(problem.n_actions) if action != 1]
+    more = (costs[others] - costs[1]) / DISCOUNT  # costs that are the same at every state add a constant to V
+    np.testing.assert_allclose(problem.true_margins(costly, **asked), problem.true_margins(free, **asked) + more)
+    rows = np.random.default_rng(1).normal(size=(problem.n_actions, 4))
+    rows[1] = free.coefficients
+    reward = certirl.Reward(free.basis, rows)  # V is that of the expert's own row
+    paid = np.array([free(states) - reward(states, action) for action in others]) / DISCOUNT
+    found = problem.margins(reward, states, **asked)
+    np.testing.assert_allclose(found, problem.margins(free, states, **asked) + paid, atol=1e-12)
+    assert (problem.true_margins(reward, **asked) <= found.min(axis=1) + 1e-12).all()
+
+
 @pytest.mark.parametrize("n", sizes(40_000, 200_000))
 def test_true_margin_agrees_with_monte_carlo_rollouts(n):
     problem, rng = problems.random_polynomial(seed=7), np.random.default_rng(5)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from certirl.data.simulator import as_generator
 from certirl.fit.bellman import Operators, alternatives_of, exact_operators
 from certirl.functions.bases import Basis, gauss_legendre
+from certirl.functions.functions import of_actions
 from certirl.functions.reward import Reward, RewardLike, values_of
 from certirl.ground.domain import Array, Box, as_domain, as_rows, as_states, mesh
 from certirl.ground.doors import as_count, as_listed, as_number, shown, typed
@@ -131,7 +132,7 @@ class Problem(Record):
             array([10., 10.])
         """
         y, _ = self._quadrature()
-        gained = values_of(reward, y)
+        gained = values_of(reward, y, expert)
         kernel = self._kernel(y, expert)
         if steps is None:
             return np.linalg.solve(np.eye(len(y)) - discount * kernel, gained)
@@ -145,14 +146,16 @@ class Problem(Record):
     ) -> Array:
         """The true D_a(s) = ((P_π − P_a)V)(s) for the alternative actions in order: ``[A − 1, n]``.
 
-        With ``steps``, V is cut off: only the rewards of the first steps count, as in a rollout.
+        Of a reward of actions (R_π − R_a)(s)/γ is added. With
+        ``steps``, V is cut off: only the rewards of the first steps count, as in a rollout.
 
         Example:
             >>> problem.margins(lambda states: states[:, 0], [18.0, 22.0], discount=0.9).shape
             (2, 2)
         """
         value = self.values(reward, discount=discount, expert=expert, steps=steps)
-        return self._advantages(as_states(states, self.domain), value, expert)
+        rows = as_states(states, self.domain)
+        return self._advantages(rows, value, expert) + self._paid(reward, rows, discount, expert)
 
     def margin_rows(self, basis: Basis, states: Array, *, discount: float, expert: int = 0) -> Array:
         """The true margins of every basis function as a reward: ``[A − 1, n, k]``.
@@ -178,13 +181,15 @@ class Problem(Record):
         value = self.values(reward, discount=discount, expert=expert)
         low, high = self.domain.ends
         states, zoom = self._mesh(_MESH), self._along(_ZOOM)
-        advantages = self._advantages(states, value, expert)
+        advantages = self._advantages(states, value, expert) + self._paid(reward, states, discount, expert)
         least, others = advantages.min(axis=1), alternatives_of(expert, self.n_actions)
         for index, lowest in enumerate(advantages.argmin(axis=1)):
             centre, step = states[lowest], (high - low) / (self._along(_MESH) - 1)
             for _ in range(_ROUNDS):
                 near = np.clip(centre + mesh([np.linspace(-width, width, zoom) for width in step]), low, high)
-                advantage = self._advantages(near, value, expert, others[index : index + 1])[0]
+                other = others[index : index + 1]
+                advantage = self._advantages(near, value, expert, other)[0]
+                advantage = advantage + np.ravel(self._paid(reward, near, discount, expert, other))
                 least[index] = min(least[index], advantage.min())
                 centre, step = near[advantage.argmin()], 2 * step / (zoom - 1)
         return least
@@ -207,6 +212,16 @@ class Problem(Record):
             np.concatenate([kernel @ value for kernel in self._kernels(states, a)]) for a in (expert, *others)
         )
         return first - np.array(ahead)
+
+    def _paid(
+        self, reward: RewardLike, states: Array, discount: float, expert: int, others: Sequence[int] | None = None
+    ) -> Array | float:
+        """(R_π − R_a)(s)/γ ``[A − 1, n]``; 0 for a reward of states."""
+        if not of_actions(reward):
+            return 0.0
+        others = alternatives_of(expert, self.n_actions) if others is None else others
+        first, *rest = (values_of(reward, states, action) for action in (expert, *others))
+        return (first - np.array(rest)) / discount
 
     def _along(self, counts: dict[int, int]) -> int:
         """The number of points along each coordinate that a table has for this many coordinates."""
