@@ -272,7 +272,10 @@ class Declaration(Record):
         raise NotImplementedError
 
     def theorem(self, source: Source, policy: Policy, *, discount: float, tube: float | None) -> Any:
-        """The theorem by which a search proves rewards; of dynamics with noise."""
+        """The theorem by which a search proves rewards; of dynamics with noise.
+
+        :meta private:
+        """
         raise NotImplementedError
 
 

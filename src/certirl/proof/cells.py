@@ -319,7 +319,7 @@ class CellCertificate(Claim):
         """Whether the policy's action is proved to be the only optimal one at each state ``[n]``.
 
         Example:
-            >>> proof.proves([[-0.5, 0.0], [0.4, 0.05]])
+            >>> proof.proves([[-0.5, 0.0], [0.3, 0.03]])
             array([ True,  True])
         """
         return np.asarray(self.decided[self.grid.cell(as_states(states, self.grid.domain))])

@@ -81,7 +81,7 @@ from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
 from certirl.proof.case import Case, bounding_tail
 from certirl.proof.tails import TailLike, least_columns, tail_number
-from certirl.solver.methods import FeatureForm
+from certirl.solver.methods import FeatureForm, Method, ValueForm
 from certirl.solver.request import Request
 from certirl.solver.search import Learned, Outcome
 from certirl.solver.solution import Compared, Diagnostics, Estimate, Share, Solution, unproved
@@ -557,18 +557,24 @@ class ValueLearner:
         self._asked = asked
 
     def learn(self, training: Pool) -> Learned:
-        """A reward from the first training transitions; whatever it explains, a certificate says what is true of it."""
+        """Rewards from the first training transitions; whatever they explain, a certificate says what is true of it.
+
+        A smooth reward takes the fewest transitions for a margin; a rough one may have less regret beside switches.
+        """
         log = Logged(training.log(MOST_FOR_A_REWARD))
         asked = replace(self._asked, source=log, policy=self.case.policy, rng=0, progress=False)
-        solution = explain(asked, tried=self._asked.is_log)
-        classes = (solution.basis,) if solution.basis.size <= MOST_REFUTED else ()
-        candidates = [] if solution.reward is None else [solution]
-        return Learned(candidates, solution, classes=classes, is_alike=solution.stats.all_alike)
+        methods: list[Method] = [asked.method]
+        if asked.regret is not None and isinstance(asked.method, ValueForm) and asked.method.smoothness is None:
+            methods.append(replace(asked.method, smoothness=0.0))
+        answers = [explain(replace(asked, method=method), tried=self._asked.is_log) for method in methods]
+        classes = (answers[0].basis,) if answers[0].basis.size <= MOST_REFUTED else ()
+        candidates = [answer for answer in answers if answer.reward is not None]
+        return Learned(candidates, answers[0], classes=classes, is_alike=answers[0].stats.all_alike)
 
 
 def with_proof(outcome: Outcome, asked: Request) -> Solution:
     """The solution with what fresh data proved; without a proof of a simulator's reward, with trials of it."""
-    solution: Solution = outcome.learned.answer
+    solution: Solution = outcome.learned.answer if outcome.candidate is None else outcome.candidate
     counts = asked.origin.counts(outcome.samples)
     stats = replace(solution.stats, counts=tuple(counts.tolist()), search=outcome.rounds)
     certificate, refutation = outcome.certificate, outcome.refutation
