@@ -23,6 +23,8 @@ import test_cell_files
 
 import certirl
 from certirl.ground import archive
+from certirl.ground.domain import as_domain
+from certirl.proof.soft import prove_band
 
 FOLDER = Path(__file__).resolve().parent / "golden"
 VERDICTS = "verdicts.json"
@@ -89,6 +91,17 @@ def _reward(basis, **more):
     return certirl.Reward(basis, np.linspace(-1.0, 1.0, basis.size), **more)
 
 
+def _band(columns=None, **declared):
+    """A band of the reward of a soft expert who takes action 1 with probability 1/(1 + e^−s)."""
+    log, rng = _steps(3000), np.random.default_rng(1)
+    chances = 1 / (1 + np.exp(-log.states[:, 0]))
+    taken = (rng.random(len(log)) < chances).astype(int)
+    noise = 0.3 * rng.normal(size=(len(log), 1))
+    ends = np.clip(0.5 * log.states + np.where(taken, -0.4, 0.4)[:, None] + noise, -1, 1)
+    rows = certirl.Transitions(log.states, taken, ends, domain=Line.domain, independent=True)
+    return prove_band(certirl.Legendre(2), rows, discount=0.5, columns=columns, **declared)
+
+
 def _ends():
     """A reward of terminal states: -3 at the left end, which is terminal."""
     boxes = np.array([[[-np.inf], [-0.9]]])
@@ -98,7 +111,7 @@ def _ends():
 
 def _sigmoids():
     states = np.random.default_rng(0).uniform((0.0, -2.0), (1.0, 2.0), (100, 2))
-    return certirl.functions.sigmoids.Sigmoids.of_data(6, states, BOX, periodic=(0,))
+    return certirl.functions.sigmoids.Sigmoids.of_data(6, states, as_domain(BOX), periodic=(0,))
 
 
 def _sum():
@@ -117,6 +130,8 @@ MAKERS = {kind.replace(" ", "-"): lambda kind=kind: saved_records.saved(kind) fo
     "known-noise-policy": lambda: _known_noise(
         Line(), lambda states: -np.abs(states[:, 0]), samples=3000, rng=0, expert=_switch, tube=0.5
     ),
+    "band-known-noise": lambda: _band(dynamics=certirl.dynamics.AffineGaussian(0.3, cells=30)),
+    "band-columns": lambda: _band(certirl.Legendre(2), tail=0.05, rng=0),
     "solution": lambda: _solve(_steps(600), basis=certirl.Legendre(4), columns=3),
     "solution-policy": lambda: _solve(Shore(), expert=_switch, samples=4000, basis=certirl.Legendre(5)),
     "solution-features": _features,
