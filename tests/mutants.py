@@ -4,17 +4,18 @@
     python tests/mutants.py --out mutants.jsonl --report                              # the share killed, and what lives
 
 Each mutant is one change of one expression: a comparison turned round, + for −, a term left out, a factor 2, min for
-max, … It is written to a copy of the package, which the tests that run this line are run on, the cheapest first, until
-one fails. Which mutants are made depends on the seed and the source alone. Results are added to a file, and what is in
-that file is not run again. Which lines each test runs is measured once (tests/traced.py) and kept in a file until the
-source or the test changes.
+max, … It becomes the code of its function in a fork of a process that has collected the tests (tests/traced.py); those
+that run this line are run, the cheapest first, until one fails. Which mutants are made depends on the seed and the
+source alone. Results are added to a file, and what is in that file is not run again. Which lines each test runs is
+measured once and kept in a file until the source or the test changes. Needs Python 3.12.
 
 A mutant that no test runs lives. It is "endless", which counts as killed, if one test takes five times and 30 s longer
 than without the change, and "late", which does not, if all its tests together take longer than `--seconds`; all this is
 time of the processor.
 
-Left alone are words, checks of the input, allowances for rounding, which are larger than need be on purpose, and what
-may be anything: forecasts, choices that are made on training data, and the steps of iterations that end where they end.
+Left alone are words, checks of the input, constants and defaults, allowances for rounding, which are larger than need
+be on purpose, and what may be anything: forecasts, choices that are made on training data, and the steps of iterations
+that end where they end.
 """
 
 from __future__ import annotations
@@ -28,14 +29,9 @@ import math
 import multiprocessing
 import os
 import random
-import resource
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
-from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,8 +42,8 @@ TESTS = [*ROOMS, "properties", "solver", "environments/test_rewarding.py", "envi
 TESTS += [f"claims/test_{name}.py" for name in ("contract", "margins", "attacks", "tabular", "cases", "examples")]
 # What is said in words or drawn is compared with pages and reports, which are not run here.
 WORDS = {
-    *("__str__", "__repr__", "_headline", "lines", "statement", "claim", "plot", "report", "said", "trusted", "word"),
-    *("remedy", "_undecided", "_rewards", "share_in_words", "_where", "describe", "assumption", "summary"),
+    *("__str__", "_headline", "lines", "statement", "claim", "plot", "report", "trusted", "word"),
+    *("remedy", "_undecided", "_rewards", "share_in_words", "_where", "assumption", "summary"),
     *("error_in_words", "tail_in_words", "tail_in_numbers"),
 }
 ROUNDED = {
@@ -62,7 +58,6 @@ FREE = {
         "expected_bands",
         "grown",
         "likely",
-        "best_scale",
         "best_slope",
         "best_rate",
         "samples_needed",
@@ -172,10 +167,9 @@ class _Places(ast.NodeVisitor):
     def generic_visit(self, node):
         if isinstance(node, ast.stmt):
             self.line = node.lineno
-        if isinstance(node, ast.expr) and self.inside and next(changes(node), None):
-            at_import = isinstance(self.inside[-1], ast.ClassDef)  # any test of the module may see it
-            lines = (1, 10**6) if at_import else (self.line, node.end_lineno + 1)
-            self.found.append((node, ".".join(one.name for one in self.inside), lines))
+        computed = self.inside and not isinstance(self.inside[-1], ast.ClassDef)
+        if isinstance(node, ast.expr) and computed and next(changes(node), None):
+            self.found.append((node, ".".join(one.name for one in self.inside), (self.line, node.end_lineno + 1)))
         super().generic_visit(node)
 
 
@@ -205,31 +199,29 @@ def mutants(count, seed):
 
 
 def changed(text, mutant):
-    """The source with the change of a mutant: the expression is replaced where it stands, in brackets."""
+    """The source with the change of a mutant: the expression is replaced where it stands, on as many lines."""
     lines = text.encode().splitlines(keepends=True)
     first, start, last, end = mutant["where"]
     before = b"".join(lines[: first - 1]) + lines[first - 1][:start]
-    after = lines[last - 1][end:] + b"".join(lines[last:])
-    return (before + f"({mutant['new']})".encode() + after).decode()
+    after, lines_more = lines[last - 1][end:] + b"".join(lines[last:]), "\n" * (last - first)
+    return (before + f"({mutant['new']}{lines_more})".encode() + after).decode()
 
 
-def _pytest(source, files, folder, seconds, *more):
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=line", f"--basetemp={folder}/files", *more, *files]
+def _pytest(files, *more):
+    command = [sys.executable, "-m", "pytest", "-q", "--capture=no", "--tb=line", "-m", "not slow", *more, *files]
     command += [word for name in ("traced", "no:cacheprovider", "no:xdist") for word in ("-p", name)]
-    settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MPLCONFIGDIR": folder}
-    paths = os.pathsep.join([str(source), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    limited = partial(resource.setrlimit, resource.RLIMIT_CPU, (seconds, seconds)) if seconds else None
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **settings, "PYTHONPATH": paths}, preexec_fn=limited, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
-    )  # fmt: skip
-    return done.returncode, done.stdout
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MPLCONFIGDIR": folder}
+        paths = [str(ROOT / "src"), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        settings["PYTHONPATH"] = os.pathsep.join(paths)
+        command.append(f"--basetemp={folder}/files")
+        return subprocess.run(command, cwd=ROOT, env={**os.environ, **settings}, stdout=subprocess.DEVNULL).returncode
 
 
 def _trace(files):
     with tempfile.TemporaryDirectory() as folder:
-        _, output = _pytest(ROOT / "src", files, folder, None, "-m", "not slow", f"--lines-to={folder}/lines")
-        return json.loads(Path(folder, "lines").read_text()), output[-300:]
+        code = _pytest(files, f"--lines-to={folder}/lines")
+        return json.loads(Path(folder, "lines").read_text()), code
 
 
 def traced(path, processes):
@@ -244,8 +236,8 @@ def traced(path, processes):
     known = {name: one for name, one in known.items() if one["of"] == now.get(name)}
     missing = [name for name in now if name not in known]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for lines, said in pool.imap_unordered(_trace, filter(None, (missing[i::processes] for i in range(processes)))):
-            print(said, flush=True)
+        for lines, code in pool.imap_unordered(_trace, filter(None, (missing[i::processes] for i in range(processes)))):
+            print(f"{len(lines)} tests pass; pytest ended with {code}", flush=True)
             known |= {name: {"of": now[name], "tests": {}} for name in missing}
             for test, one in lines.items():
                 known[test.split("::")[0]]["tests"][test] = one
@@ -268,30 +260,17 @@ def selected(mutant, tests):
     return {name: 30 + 5 * cost for _, _, cost, name in sorted(found)}
 
 
-def run(task):
-    """The mutant with its result: "killed", "endless", "lives", "late" past the limit of time, or "not Python"."""
-    mutant, tests, seconds = task
-    began, code, by = time.monotonic(), 0, ""
+def run(mutants, tests, processes, seconds, out):
+    """Run the tests of mutants, whose results are added to a file."""
+    tasks = []
+    for mutant in mutants:
+        text = (ROOT / "src" / mutant["file"]).read_text()
+        tasks.append(mutant | {"texts": [text, changed(text, mutant)], "tests": selected(mutant, tests)})
+    files = sorted({name.split("::")[0] for task in tasks for name in task["tests"]})
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "src", folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-        file, order = Path(folder, mutant["file"]), Path(folder, "order.json")
-        text = changed(file.read_text(), mutant)
-        try:
-            compile(text, str(file), "exec")
-        except SyntaxError:
-            return mutant | {"result": "not Python", "by": "", "seconds": 0.0}
-        file.write_text(text)
-        order.write_text(json.dumps(tests))
-        if tests:
-            code, output = _pytest(
-                folder, {name.split("::")[0]: 0 for name in tests}, folder, seconds, "-x", f"--order={order}"
-            )
-        codes = {0: "lives", -signal.SIGPROF: "endless", -signal.SIGXCPU: "late", -signal.SIGKILL: "late"}
-        result = codes.get(code, "killed")
-        if result == "killed":
-            failed = [line.split(" ", 1)[1] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-            by = failed[0].split(" - ")[0] if failed else output[-300:]
-    return mutant | {"result": result, "by": by, "tests": len(tests), "seconds": round(time.monotonic() - began, 1)}
+        asked = {"mutants": tasks, "processes": processes, "seconds": seconds, "out": str(out.resolve())}
+        Path(folder, "asked.json").write_text(json.dumps(asked))
+        _pytest(files, f"--mutants={folder}/asked.json")
 
 
 def results(path):
@@ -301,7 +280,7 @@ def results(path):
 
 def report(found):
     """The share of mutants that a test kills, by room, and those that live or are not decided."""
-    counted = [one for one in found if one["result"] != "not Python"]
+    counted = [one for one in found if one["result"] not in ("not Python", "no result")]
     for room in (*ROOMS, ""):
         mine = [one["result"] for one in counted if one["file"].startswith(FOLDERS.get(room, ""))]
         endless, dead = mine.count("endless"), mine.count("endless") + mine.count("killed")
@@ -333,13 +312,7 @@ def main():
         asked.out.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in before))
     known, tests = {one["id"] for one in before}, traced(asked.lines, asked.processes)
     waiting = [one for one in mutants(asked.count, asked.seed) if one["id"] not in known]
-    tasks = ((one, selected(one, tests), asked.seconds) for one in waiting)
-    with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
-        for number, one in enumerate(pool.imap_unordered(run, tasks), 1):
-            with asked.out.open("a") as stream:
-                stream.write(json.dumps(one, ensure_ascii=False) + "\n")
-            place = f"{number}/{len(waiting)} {one['result']} in {one['seconds']:.0f} s"
-            print(f"{place}: {one['id']} {one['by'][:120]}", flush=True)
+    run(waiting, tests, asked.processes, asked.seconds, asked.out)
     report(results(asked.out))
 
 
