@@ -8,7 +8,7 @@ from certirl.ground.domain import as_domain
 from certirl.proof.drift import Drift
 from certirl.proof.known_noise import _Kernel
 from certirl.proof.odds import Odds, gather_odds
-from certirl.proof.soft import prove_band
+from certirl.proof.soft import _first, prove_band
 from certirl.proof.soft_noise import KnownEffects
 
 GAMMA = 0.8
@@ -263,3 +263,24 @@ def test_what_no_band_exists_for_is_refused():
         prove_band(TWO.basis, log, discount=GAMMA, columns=certirl.Legendre(5), tail=0.0, rng=0)
     with pytest.raises(TypeError, match="a simulator takes none"):
         prove_band(TWO.basis, TWO, discount=GAMMA, dynamics=DECLARED)
+    with pytest.raises(ValueError, match="must be polynomials"):
+        prove_band(certirl.Fourier(3), log, discount=GAMMA, dynamics=DECLARED)
+    with pytest.raises(ValueError, match=r"about 2 actions on \[-1, 1\], the dynamics about 3 on"):
+        prove_band(TWO.basis, log, THREE, discount=GAMMA, dynamics=DECLARED)
+
+
+def test_what_fixes_the_prior_depends_on_no_later_decision():
+    # Episodes end where their steps lead: later ones that go on for longer change no expectation.
+    log, rows = TWO.log(np.random.default_rng(6), 40, 10), np.arange(400)
+
+    def of(kept):
+        columns = (log.states[kept], log.actions[kept], log.next_states[kept])
+        return certirl.Transitions(*columns, episodes=log.episodes[kept], domain=log.domain, n_actions=2)
+
+    short = of((log.episodes % 10 == 0) | (rows % 10 < 4))
+    chosen = [_first(each, "episodes") for each in (log, short)]
+    assert [first.sum() for first, _, _ in chosen] == [40, 40]
+    assert chosen[0][1:] == chosen[1][1:]
+    assert chosen[0][1] == 9.0
+    assert _first(log, "order")[0].sum() == 40
+    assert _first(of(rows < 50), "episodes")[2] == "the number of decisions was fixed beforehand"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import exp, log, sqrt
+from math import exp, inf, log, sqrt
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -23,11 +23,13 @@ from certirl.ground.records import Record
 
 FIRST = 0.1  # the share of the decisions that fixes the prior of Lemma 1, and nothing else
 SCALES = (0.25, 0.06, 0.015)  # κ: precisions of the prior, as shares of the information that is expected
-_RIDGE = 1.0  # of the fits: rare actions leave some directions open
+_RIDGE = 0.01  # of the fits: rare actions leave some directions open
 _GROUPS = 24  # of decisions whose log-odds are known equally well
 _STEPS = 60  # of Newton's method at most
 _FARTHEST = 64.0  # radii are looked for up to this multiple of the least one
 _BLOCK = 1 << 15  # decisions worked on at once
+_MOST_CORNERS = 10  # actions up to which all corners of a box are tried
+_ROUNDING = 1e-9  # of lengths: sums over decisions and roots of matrices
 
 
 @archive.record
@@ -127,14 +129,14 @@ class Odds(Record):
 
         radii = sqrt(2 * near) * np.geomspace(1.0, _FARTHEST, 100)
         gains = np.array([gained(r) for r in radii])
-        if not (gains > far).any():
+        if not (gains > max(near, far)).any():
             return None
         place = int((gains > near).argmax())
         low, high = float(radii[place - 1]) if place else 0.0, float(radii[place])
         for _ in range(30):
             middle = (low + high) / 2
             low, high = (low, middle) if gained(middle) > near else (middle, high)
-        return sqrt(near + slope * high) * white @ _whitening(form(high))
+        return (1 + _ROUNDING) * sqrt(near + slope * high) * white @ _whitening(form(high))
 
 
 class Choices(NamedTuple):
@@ -168,6 +170,7 @@ def gather_odds(
     n_actions: int,
     *,
     first: NDArray[np.bool_],
+    later: float = 1 / FIRST - 1,
     reference: int = 0,
     tail: float = 0.0,
 ) -> Odds:
@@ -179,20 +182,21 @@ def gather_odds(
         actions: ``[n]``.
         n_actions: A.
         first: the decisions that fix the prior and count no further ``[n]``.
+        later: how much more is expected of all others than of these, fixed beforehand.
         reference: the action 0 of the formulas.
         tail: how far log-odds can be from combinations of the x.
     """
-    early, later = ((states[chosen], actions[chosen]) for chosen in (first, ~first))
+    early, rest = ((states[chosen], actions[chosen]) for chosen in (first, ~first))
     start = np.zeros((n_actions, basis.size))
     guess, known, _ = _fit(basis, *early, start, reference)
-    prior = known * (len(later[0]) / max(len(early[0]), 1)) + _RIDGE * np.eye(len(known))
-    fit, known, score = _fit(basis, *later, guess, reference)
+    prior = later * known + np.eye(len(known))
+    fit, known, score = _fit(basis, *rest, guess, reference)
     white = _whitening(known)
-    leverages = np.concatenate([leverage(basis.values(block), white) for block in _blocks(later[0])])
+    leverages = np.concatenate([leverage(basis.values(block), white) for block in _blocks(rest[0])])
     edges = np.quantile(leverages, 1 - np.geomspace(1.0, 1 / len(leverages), _GROUPS + 1)[:-1])
     groups = np.clip(np.searchsorted(edges, leverages, side="right") - 1, 0, _GROUPS - 1)
     kept = [group for group in range(_GROUPS) if (groups == group).any()]
-    parts = [_information(basis, later[0][groups == group], fit, reference) for group in kept]
+    parts = [_information(basis, rest[0][groups == group], fit, reference) for group in kept]
     return Odds(
         basis=basis,
         reference=reference,
@@ -202,7 +206,7 @@ def gather_odds(
         leverages=np.array([float(leverages[groups == group].max()) for group in kept]),
         information=np.stack(parts),
         score=score,
-        gram=np.sum([x.T @ x for x in map(basis.values, _blocks(later[0]))], axis=0),
+        gram=np.sum([x.T @ x for x in map(basis.values, _blocks(rest[0]))], axis=0),
         prior=prior,
     )
 
@@ -226,6 +230,8 @@ class Parts(NamedTuple):
 
 def convex_rest(chances: Array, others: list[int], far: Array) -> Array:
     """The most of log Σ π_c e^y_c − Σ π_c y_c for |y_c| ≤ far_c, y_0 = 0: it is convex, largest at a corner ``[n]``."""
+    if len(others) > _MOST_CORNERS:
+        return np.full(len(chances), inf)
     most = np.zeros(len(chances))
     for signs in product((-1.0, 1.0), repeat=len(others)):
         y = np.zeros(chances.shape)

@@ -254,15 +254,21 @@ def prove_band(
     if (dynamics is None) == (columns is None):
         raise ValueError("declare one thing of the dynamics: dynamics=certirl.dynamics.AffineGaussian(…) or columns=…")
     tail_of_odds = as_number(odds_tail, "odds_tail", least=0)
-    early = _first(log_of, choices.sampling)
+    if log_of.domain != domain or log_of.n_actions != origin.n_actions:
+        raise ValueError(
+            f"decisions are about {log_of.n_actions} actions on {log_of.domain.words}, the dynamics about "
+            f"{origin.n_actions} on {domain.words}: both must be the same"
+        )
+    first, later, counted = _first(log_of, choices.sampling)
     odds = gather_odds(
-        basis, log_of.states, log_of.actions, origin.n_actions, first=early, reference=reference, tail=tail_of_odds
-    )
+        basis, log_of.states, log_of.actions, origin.n_actions,
+        first=first, later=later, reference=reference, tail=tail_of_odds,
+    )  # fmt: skip
     found: KnownDynamics | ColumnDynamics
     number: float | None = 0.0
     if dynamics is not None:
         spending = {name: share * delta for name, share in KNOWN_SHARES.items()}
-        found, words = _known(origin, dynamics, samples, rng, spending)
+        found, words = _known(origin, dynamics, basis, samples, rng, spending)
     else:
         spending = {name: share * delta for name, share in COLUMN_SHARES.items()}
         assert columns is not None
@@ -273,7 +279,7 @@ def prove_band(
     given = as_number(reference_reward, "reference_reward")
     blank = Band(
         reference, given, gamma, delta, spending, number, odds, found,
-        (*_of_odds(odds), *words, *(AS_READ + note for note in origin.notes)),
+        (*_of_odds(odds), counted, *words, *(AS_READ + note for note in origin.notes)),
         states, nothing, nothing, origin.action_names,
     )  # fmt: skip
     sides = np.array([blank(states, action) for action in range(origin.n_actions)])
@@ -285,24 +291,40 @@ def _of_odds(odds: Odds) -> Iterable[str]:
     span = f"combinations of {odds.basis}" if not odds.tail else f"within {odds.tail:g} of combinations of {odds.basis}"
     yield "the expert takes action a at state s with probability proportional to exp Q_a(s), in the unit of the reward"
     yield f"given everything before it, each decision follows these probabilities, whose log-odds are {span}"
-    yield "the number of decisions, or of independent episodes, was fixed beforehand"
 
 
-def _first(log: Transitions, sampling: str) -> NDArray[np.bool_]:
-    """The decisions that fix the prior: every tenth independent row or episode, or the first tenth of a trajectory."""
+def _first(log: Transitions, sampling: str) -> tuple[NDArray[np.bool_], float, str]:
+    """The decisions that fix the prior, how much more the others are expected to say, and what was fixed beforehand.
+
+    Every tenth independent row or episode, or the first tenth of a trajectory.
+    """
     every = round(1 / FIRST)
-    numbers = np.arange(len(log))
-    if sampling == "independent":
-        return numbers % every == 0
-    if log.episodes is not None and len(np.unique(log.episodes)) >= every and sampling != "order":
-        return np.unique(log.episodes, return_inverse=True)[1] % every == 0
-    return numbers < len(log) // every
+    numbers, counted = np.arange(len(log)), "the number of decisions was fixed beforehand"
+    if sampling == "episodes" and log.episodes is not None:
+        places = np.unique(log.episodes, return_inverse=True)[1]
+        if places.max(initial=0) >= every:
+            numbers, sampling = places, "independent"
+            counted = "episodes are independent of each other, and their number was fixed beforehand"
+    count = int(numbers.max(initial=-1)) + 1
+    first = numbers % every == 0 if sampling == "independent" else numbers < count // every
+    early = len(np.unique(numbers[first]))
+    return first, (count - early) / max(early, 1), counted
 
 
 def _known(
-    origin: Source, declared: AffineGaussian, samples: int | None, rng: Any, spending: dict[str, float]
+    origin: Source,
+    declared: AffineGaussian,
+    odds_basis: Basis,
+    samples: int | None,
+    rng: Any,
+    spending: dict[str, float],
 ) -> tuple[KnownDynamics, list[str]]:
     declared.check(origin)
+    if any(part.periodic for part in odds_basis.parts):
+        raise ValueError(
+            "log-odds beside known noise must be polynomials of the state, got "
+            f"{odds_basis}: write certirl.Legendre({odds_basis.size})"
+        )
     count = origin.number_to_draw(samples, usual=FEW_SAMPLES, most=MOST_KEPT // origin.n_actions // 100)
     kind, assumed = _rows_of(origin)
     if isinstance(origin, Logged):
