@@ -565,25 +565,6 @@ def test_the_same_data_in_two_formats_or_two_files_counts_once(tmp_path):
 # Episodes and demonstrations.
 
 
-def test_the_command_line_names_its_own_options(tmp_path, capsys):
-    file = written(tmp_path / "log.csv", "episode,state,action\n0,0.5,0\n0,2.5,1\n0,0.1,\n")
-    for options, sentence in (
-        (["--domain", "0", "1"], "write --outside clip or --outside drop"),
-        (["--domain", "0", "3", "--periodic", "3"], "--periodic 3 names no coordinate"),
-        (["--periodic", "0"], "write --domain LOW HIGH"),
-        (["--domain", "nan", "1"], "--domain must have finite ends"),
-        (["--actions", "1000000"], "--actions must be a whole number of actions, at most 1,000, got 1000000"),
-        (["--actions", "-3"], "--actions must be a whole number of actions, at least 1, got -3"),
-        (["--actions", "1"], "log.csv: action 1 in row 1 is not the only action, 0"),
-    ):
-        assert main(["coverage", str(file), *options]) == 2
-        assert sentence in capsys.readouterr().err
-    written(file, "episode,state,action\n0,0.5,\n1,0.25,\n")
-    for command in (["coverage", str(file)], ["solve", str(file), "--discount", "0.7"]):
-        assert main(command) == 2
-        assert "there are no steps in these episodes: each of them has a single state" in capsys.readouterr().err
-
-
 def test_copied_demonstrations_are_held_out_together():
     """Three in ten were mistaken, so that no policy is wrong at less; copies of what it was fitted to would hide it."""
     rng = np.random.default_rng(0)

@@ -117,40 +117,6 @@ def test_an_expert_that_changes_its_states_is_certified_like_one_that_does_not()
     assert found.margin == other.margin and not found.holds
 
 
-@pytest.mark.slow
-def test_an_expert_that_changes_its_states_is_refuted_and_solved_alike():
-    asked = {"basis": Legendre(3), "tail": 0, "samples": 2_000, "rng": 1}
-    one, other = (certirl.refute(Coin(), expert=expert, **asked) for expert in (dirty, clean))
-    assert (one.estimated, one.margin, one.losses) == (other.estimated, other.margin, other.losses)
-    one, other = (certirl.solve(Drift(), expert=expert, discount=0.7, samples=500, rng=1) for expert in (dirty, clean))
-    np.testing.assert_array_equal(one.reward.coefficients, other.reward.coefficients)
-    log = steps.sample(Drift(), basis=Legendre(5), samples=500, rng=0)
-    one, other = (certirl.solve(log, expert=expert, discount=0.7) for expert in (dirty, clean))
-    np.testing.assert_array_equal(one.reward.coefficients, other.reward.coefficients)
-
-
-@pytest.mark.slow
-def test_a_predicting_model_and_a_margin_that_change_their_states_do_no_harm():
-    class Model:
-        def predict(self, states):
-            return dirty(states), None
-
-    def margin(states):
-        states += 1
-        return np.ones(len(states))
-
-    def flat(states):
-        return np.ones(len(states))
-
-    one = certirl.solve(
-        Drift(), expert=Model(), discount=0.7, samples=500, rng=1, method=certirl.ValueForm(margin=margin)
-    )
-    other = certirl.solve(
-        Drift(), expert=clean, discount=0.7, samples=500, rng=1, method=certirl.ValueForm(margin=flat)
-    )
-    np.testing.assert_array_equal(one.reward.coefficients, other.reward.coefficients)
-
-
 class Greedy(Drift):
     """Works in place, and answers with a buffer of its own."""
 

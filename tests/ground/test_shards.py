@@ -201,38 +201,6 @@ def test_a_domain_from_the_data_is_announced(folder, capsys):
     assert m.load("moments.npz").rows.size == 11
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["moments", "none.parquet"], "there is no file none.parquet"),
-        (["moments", "none*.parquet"], "no file that matches none*.parquet"),
-        (["moments", "log", "--domain", "0", "1"], "transitions leave the domain [0, 1]"),
-        (["moments", "log", "--actions", "2"], "is not among the 2 actions"),
-        (["moments", "log", "--columns", "12"], "--columns must lie between 1 and the 11 functions"),
-        (["moments", "log", "--size", "0"], "--size must be a whole number"),
-        (["moments", "log", "-o", "no/m.npz"], "there is no folder no"),
-        (["moments", "log/part-0.parquet", "log"], "part-0.parquet is named twice"),
-        (["merge", "m.npz", "m.npz"], "the same data would count twice: part-0.parquet;"),
-        (["merge", "m.npz", "other.npz"], "moments add up only for the same bases"),
-        (["merge", "m.npz", "log/part-0.parquet"], "is not a certirl file"),
-        (["merge", "m.npz", "-o", "m.npz"], "m.npz is an input"),
-        (["solve", "m.npz", "--discount", "0.7", "--delta", "0.1"], "a certificate needs transitions"),
-        (["solve", "m.npz", "other.npz", "--discount", "0.7"], "certirl merge puts several together"),
-        (["solve", "m.npz", "--discount", "0.7", "--domain", "-1", "1"], "moments were measured with theirs"),
-        (["solve", "m.npz", "--discount", "0.7", "-o", "m.npz"], "m.npz is an input"),
-    ],
-)
-def test_mistakes_are_one_sentence_and_write_nothing(folder, capsys, arguments, sentence):
-    assert main(["moments", "log/part-0.parquet", "--domain", "-1", "1", "-o", "m.npz"]) == 0
-    assert main(["moments", "log/part-1.parquet", "--domain", "-1", "1", "-o", "other.npz", "--size", "5"]) == 0
-    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    capsys.readouterr()
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("certirl: ") and sentence in error and error.count("\n") == 1
-    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
-
-
 def test_repeats_can_be_allowed(folder):
     assert main(["moments", "log/part-0.parquet", "-o", "m.npz"]) == 0
     assert main(["merge", "m.npz", "m.npz", "--allow-repeats", "-o", "twice.npz"]) == 0
