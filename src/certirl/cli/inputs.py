@@ -347,19 +347,12 @@ def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Solutio
 
 @dataclass(frozen=True)
 class Expert:
-    """The expert that ``--expert`` names.
+    """The expert that ``--expert`` names."""
 
-    Attributes:
-        action: the action it always takes; None if it depends on the state.
-        file: of demonstrations; None if there is none.
-        function: of states; None if there is none.
-        name: of the action it always takes, before the data say its number. Without any of these the log was made by
-            the expert.
-    """
-
-    action: int | None
-    file: str | None = None
-    function: Any = None
+    action: int | None  # the action it always takes; None if it depends on the state
+    file: str | None = None  # of demonstrations; None if there is none
+    function: Any = None  # of states; None if there is none
+    # of the action it always takes, before the data say its number. Without any of these the log was made by the expert
     name: str = ""
 
     @property

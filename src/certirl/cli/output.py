@@ -22,15 +22,10 @@ STATUSES = {"infeasible": INFEASIBLE, "undetermined": UNDETERMINED}
 
 
 class Answer(NamedTuple):
-    """The end of a command.
+    """The end of a command."""
 
-    Attributes:
-        record: the result: a record with ``to_dict``, or a dictionary.
-        code: the exit code.
-    """
-
-    record: Any
-    code: int = DONE
+    record: Any  # the result: a record with ``to_dict``, or a dictionary
+    code: int = DONE  # the exit code
 
     def document(self) -> str:
         """The result as JSON."""

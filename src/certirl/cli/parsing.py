@@ -46,32 +46,20 @@ Table = Mapping[str, Mapping[str, str]]
 
 
 class Verb(NamedTuple):
-    """One command.
+    """One command."""
 
-    Attributes:
-        name: the word after ``certirl``.
-        summary: what it does, as a phrase.
-        form: what follows the name in the usage line.
-        examples: commands with their meaning.
-        options: by their headings.
-        run: does it: from options to an `output.Answer`.
-        codes: its exit codes beside those of every command.
-        clocked: whether a line says for how long it has worked; not where processes are started, which a thread of
-            the clock could disturb.
-        defaults: of options that have one; the others are None or False.
-        required: options that must be given.
-    """
-
-    name: str
-    summary: str
-    form: str
-    examples: Sequence[tuple[str, str]]
-    options: Table
-    run: Callable[[argparse.Namespace], Any]
-    codes: tuple[int, ...] = ()
+    name: str  # the word after ``certirl``
+    summary: str  # what it does, as a phrase
+    form: str  # what follows the name in the usage line
+    examples: Sequence[tuple[str, str]]  # commands with their meaning
+    options: Table  # by their headings
+    run: Callable[[argparse.Namespace], Any]  # does it: from options to an `output.Answer`
+    codes: tuple[int, ...] = ()  # its exit codes beside those of every command
+    # whether a line says for how long it has worked; not where processes are started, which a thread of the clock could
+    # disturb
     clocked: bool = True
-    defaults: Mapping[str, Any] = {}
-    required: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = {}  # of options that have one; the others are None or False
+    required: tuple[str, ...] = ()  # options that must be given
 
     @property
     def every_code(self) -> list[int]:

@@ -76,28 +76,20 @@ def __dir__() -> list[str]:
 
 @dataclass(frozen=True)
 class Names(Record):
-    """The columns of a table that a user names; None where they have one of the usual names.
+    """The columns of a table that a user names; None where they have one of the usual names."""
 
-    Attributes:
-        state: the column of the state, or a sequence of columns.
-        action: the column of the action.
-        next_state: like ``state``.
-        episode: the column that says which episode a row is from. With "" every row is taken by itself: episodes and
-            terminal states that the table knows of are kept, since no proof can rest on two steps of an episode, but no
-            absorbing rows are added.
-        step: the column that orders the rows of an episode, by numbers or times. If it is named and there is neither a
-            column for the episode nor for the next state, all rows are one episode.
-        terminated: the column that marks terminal states.
-        delimiter: what separates the columns of a text file; recognised by its header if None.
-    """
-
-    state: str | Sequence[str] | None = None
-    action: str | None = None
-    next_state: str | Sequence[str] | None = None
+    state: str | Sequence[str] | None = None  # the column of the state, or a sequence of columns
+    action: str | None = None  # the column of the action
+    next_state: str | Sequence[str] | None = None  # like ``state``
+    # the column that says which episode a row is from. With "" every row is taken by itself: episodes and terminal
+    # states that the table knows of are kept, since no proof can rest on two steps of an episode, but no absorbing rows
+    # are added
     episode: str | None = None
+    # the column that orders the rows of an episode, by numbers or times. If it is named and there is neither a column
+    # for the episode nor for the next state, all rows are one episode
     step: str | None = None
-    terminated: str | None = None
-    delimiter: str | None = None
+    terminated: str | None = None  # the column that marks terminal states
+    delimiter: str | None = None  # what separates the columns of a text file; recognised by its header if None
 
     def __post_init__(self) -> None:
         for name in (column.name for column in fields(self) if column.name != "delimiter"):

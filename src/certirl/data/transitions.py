@@ -39,13 +39,10 @@ CHUNK = 1 << 16
 class Bias(str):
     """A note about rows that are missing, or were changed, because of where they lead: no proof can rest on the others.
 
-    Attributes:
-        cure: what to do instead, in words.
-
     :meta private:
     """
 
-    cure: str
+    cure: str  # what to do instead, in words
 
     def __new__(cls, text: str, cure: str = "") -> Bias:
         """The note."""
@@ -511,21 +508,13 @@ class Rows(Record):
 
 @dataclass(frozen=True, eq=False)
 class TensorTransitions(Stream):
-    """Observed steps (s, a, s') as torch tensors, which stay on their device: a stream of one chunk.
+    """Observed steps (s, a, s') as torch tensors, which stay on their device: a stream of one chunk."""
 
-    Attributes:
-        states: ``[n]`` or ``[n, d]``.
-        actions: whole numbers 0, 1, …, ``[n]``.
-        next_states: like ``states``.
-        domain: the box of states.
-        n_actions: the number of actions.
-    """
-
-    states: Any
-    actions: Any
-    next_states: Any
-    domain: Box
-    n_actions: int
+    states: Any  # ``[n]`` or ``[n, d]``
+    actions: Any  # whole numbers 0, 1, …, ``[n]``
+    next_states: Any  # like ``states``
+    domain: Box  # the box of states
+    n_actions: int  # the number of actions
     on_device: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

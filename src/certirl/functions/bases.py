@@ -430,16 +430,12 @@ class Basis(Functions):
 
 
 class _Sums(NamedTuple):
-    """The sums of an expansion over one coordinate after the other, the last one first.
+    """The sums of an expansion over one coordinate after the other, the last one first."""
 
-    Attributes:
-        shape: of the matrix of coefficients: products of functions of the other coordinates, functions of the last.
-        first: the row of each function in that matrix ``[k]``.
-        further: for every other coordinate, the function of each remaining product and where sums over it start.
-    """
-
+    # of the matrix of coefficients: products of functions of the other coordinates, functions of the last
     shape: tuple[int, int]
-    first: NDArray[np.intp]
+    first: NDArray[np.intp]  # the row of each function in that matrix ``[k]``
+    # for every other coordinate, the function of each remaining product and where sums over it start
     further: tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]
 
     @classmethod

@@ -52,15 +52,12 @@ def inside(boxes: Array, states: ArrayLike) -> NDArray[np.bool_]:
 class Ends(Record):
     """A function of terminal states: one number in some boxes, 0 at all others.
 
-    Attributes:
-        boxes: low < s ≤ high ``[b, 2, d]``, infinite where a coordinate does not matter.
-        worth: the number.
-
     :meta private:
     """
 
+    # low < s ≤ high ``[b, 2, d]``, infinite where a coordinate does not matter
     boxes: Annotated[Array, Shape("b 2 d", infinite=True)]
-    worth: float
+    worth: float  # the number
 
     def __call__(self, states: ArrayLike) -> Array:
         """The number of each terminal state ``[n]``."""

@@ -30,15 +30,10 @@ _NEGLIGIBLE = 1e-10  # of the sum of all terms: terms that may be left out, and 
 
 
 class Minimum(NamedTuple):
-    """The minimum of an expansion.
+    """The minimum of an expansion."""
 
-    Attributes:
-        state: where the smallest value was found ``[d]``.
-        bound: a lower bound of all values, exact up to rounding in one coordinate.
-    """
-
-    state: Array
-    bound: float
+    state: Array  # where the smallest value was found ``[d]``
+    bound: float  # a lower bound of all values, exact up to rounding in one coordinate
 
 
 def minimum(basis: Basis, coefficients: Array) -> Minimum:

@@ -30,36 +30,23 @@ PERIODIC_HAT = "periodic hat"  # the same, with the distance on a circle of as m
 
 
 class Axis(NamedTuple):
-    """Functions φ_0 … φ_{size − 1} of t = (s − centre)/scale, for one coordinate s of the state.
+    """Functions φ_0 … φ_{size − 1} of t = (s − centre)/scale, for one coordinate s of the state."""
 
-    Attributes:
-        coordinate: its column of the states.
-        kind: of the functions: LEGENDRE, CHEBYSHEV, FOURIER, SATURATION, HAT or PERIODIC_HAT.
-        centre: the state with t = 0.
-        scale: the unit of t.
-        size: the number of functions.
-    """
-
-    coordinate: int
-    kind: str
-    centre: float
-    scale: float
-    size: int
+    coordinate: int  # its column of the states
+    kind: str  # of the functions: LEGENDRE, CHEBYSHEV, FOURIER, SATURATION, HAT or PERIODIC_HAT
+    centre: float  # the state with t = 0
+    scale: float  # the unit of t
+    size: int  # the number of functions
 
 
 @dataclass(frozen=True, eq=False)
 class Expansion:
-    """Σ c_i Π_j φ_{i_j}(t_j); without axes a constant.
+    """Σ c_i Π_j φ_{i_j}(t_j); without axes a constant."""
 
-    Attributes:
-        axes: the functions of each coordinate.
-        coefficients: c ``[k]``.
-        indices: the numbers of the functions ``[k, d]``; None for all combinations, the last axis varying fastest, of
-            functions of which two at most are not zero (hats).
-    """
-
-    axes: tuple[Axis, ...]
-    coefficients: Array
+    axes: tuple[Axis, ...]  # the functions of each coordinate
+    coefficients: Array  # c ``[k]``
+    # the numbers of the functions ``[k, d]``; None for all combinations, the last axis varying fastest, of functions of
+    # which two at most are not zero (hats)
     indices: NDArray[np.intp] | None = None
 
     def scaled(self, factor: float) -> Self:
@@ -69,21 +56,13 @@ class Expansion:
 
 @dataclass(frozen=True, eq=False)
 class Ridges:
-    """Σ w_i tanh(ω_i·u + b_i), with u_j the last functions of the axes: saturated coordinates, sines and cosines.
+    """Σ w_i tanh(ω_i·u + b_i), with u_j the last functions of the axes: saturated coordinates, sines and cosines."""
 
-    Attributes:
-        axes: the functions of each coordinate.
-        inputs: the axis and the number of the function that is u_j, for each j.
-        directions: ω ``[p, m]``.
-        offsets: b ``[m]``.
-        weights: w ``[m]``.
-    """
-
-    axes: tuple[Axis, ...]
-    inputs: tuple[tuple[int, int], ...]
-    directions: Array
-    offsets: Array
-    weights: Array
+    axes: tuple[Axis, ...]  # the functions of each coordinate
+    inputs: tuple[tuple[int, int], ...]  # the axis and the number of the function that is u_j, for each j
+    directions: Array  # ω ``[p, m]``
+    offsets: Array  # b ``[m]``
+    weights: Array  # w ``[m]``
 
     def scaled(self, factor: float) -> Self:
         """The term times a number."""
@@ -116,24 +95,16 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Formula:
-    """R(s), the sum of all terms on a box, and other numbers at terminal states; such a sum for each action.
+    """R(s), the sum of all terms on a box, and other numbers at terminal states; such a sum for each action."""
 
-    Attributes:
-        domain: the box of the states.
-        cases: the groups of the sum of each action, one sum alone if it is of all actions. The groups are the
-            components of a sum, or one with all coordinates.
-        zero_at_terminal: whether R is not the sum at terminal states.
-        boxes: of the terminal states, low < s ≤ high ``[b, 2, d]``; None if they are not known as boxes.
-        ends: R at terminal states; None if it is 0 at all of them.
-        title: what it is, in words.
-    """
-
-    domain: Box
+    domain: Box  # the box of the states
+    # the groups of the sum of each action, one sum alone if it is of all actions. The groups are the components of a
+    # sum, or one with all coordinates
     cases: tuple[tuple[Group, ...], ...]
-    zero_at_terminal: bool
-    boxes: Array | None
-    ends: Ends | None
-    title: str
+    zero_at_terminal: bool  # whether R is not the sum at terminal states
+    boxes: Array | None  # of the terminal states, low < s ≤ high ``[b, 2, d]``; None if they are not known as boxes
+    ends: Ends | None  # R at terminal states; None if it is 0 at all of them
+    title: str  # what it is, in words
 
     @property
     def terms(self) -> tuple[Term, ...]:

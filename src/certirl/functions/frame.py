@@ -32,19 +32,12 @@ _MOVE, _MOST_CELLS = 0.06, 1_000_000  # how far an expansion of size 1 may move 
 
 
 class Mesh(NamedTuple):
-    """Spread points along every coordinate, and the factors from their maxima to suprema over the box.
+    """Spread points along every coordinate, and the factors from their maxima to suprema over the box."""
 
-    Attributes:
-        counts: points along each coordinate.
-        states: the points ``[N, d]``, the last coordinate varying fastest.
-        factor: sup|f| ≤ factor · max over the mesh, for expansions f in the columns.
-        double: the same for products of two expansions.
-    """
-
-    counts: tuple[int, ...]
-    states: Array
-    factor: float
-    double: float
+    counts: tuple[int, ...]  # points along each coordinate
+    states: Array  # the points ``[N, d]``, the last coordinate varying fastest
+    factor: float  # sup|f| ≤ factor · max over the mesh, for expansions f in the columns
+    double: float  # the same for products of two expansions
 
 
 class CellAxes(NamedTuple):

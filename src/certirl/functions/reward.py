@@ -579,24 +579,16 @@ def unpack(reward: Any, discount: float | None) -> tuple[RewardLike, float | Non
 @archive.record
 @dataclass(frozen=True, eq=False)
 class BoundedReward(Record):
-    """``R(s)/unit`` with ``low ≤ R/unit ≤ high``, callable on states ``[n, d]``.
-
-    Attributes:
-        function: R; None in a file, unless it is an expansion.
-        low: the lower bound, in units.
-        high: the upper bound, in units.
-        unit: a power of two.
-        source: of the range: "proved", "declared" or "looked up".
-        domain: the box of states.
-    """
+    """``R(s)/unit`` with ``low ≤ R/unit ≤ high``, callable on states ``[n, d]``."""
 
     thread_safe: ClassVar[bool] = True  # `values_of` calls the function
-    function: RewardLike | None
-    low: float
-    high: float
-    unit: float
+    function: RewardLike | None  # R; None in a file, unless it is an expansion
+    low: float  # the lower bound, in units
+    high: float  # the upper bound, in units
+    unit: float  # a power of two
+    # of the range: "proved", "declared" or "looked up"
     source: Annotated[str, Words("proved", "declared", "looked up")]
-    domain: Box
+    domain: Box  # the box of states
 
     def __call__(self, states: Array) -> Array:
         """R at states ``[n]``, in units."""

@@ -86,16 +86,13 @@ _NO_FSYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 class Shape(NamedTuple):
     """The shape of an array in a record, for ``Annotated[Array, Shape("A k k")]``.
 
-    Attributes:
-        sizes: one for each axis, separated by spaces: a number, a letter that stands for one number throughout the
-            record, or an attribute of a field such as ``basis.size``; ``…`` at the end for any further axes.
-        infinite: entries may be infinite.
-
     :meta private:
     """
 
+    # one for each axis, separated by spaces: a number, a letter that stands for one number throughout the record, or an
+    # attribute of a field such as ``basis.size``; ``…`` at the end for any further axes
     sizes: str
-    infinite: bool = False
+    infinite: bool = False  # entries may be infinite
 
 
 class Words(tuple[str, ...]):

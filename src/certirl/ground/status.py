@@ -242,42 +242,28 @@ class Reason(Enum):
 class Claim(Record):
     """A lower bound on a margin: ``margin`` = ``estimated`` − the sum of ``losses``.
 
-    Attributes:
-        holds: the margin is positive and the tail was declared.
-        margin, estimated: the bound, and the estimate that the losses are subtracted from.
-        losses: by name.
-        delta: the probability of a false statement.
-        spending: how δ was split, by name.
-        tail: τ, or None if none was declared; then the word is "conditional", never "certified".
-        samples_needed: fresh transitions per action that should suffice; None if no such number is known.
-        in_noise: that the margin may have either sign by its estimate, in words; empty if it has one beyond its noise.
-        excessive_tail: what to do about a tail that leaves no margin however many transitions there are; empty for any
-            other.
-        close_tail: which tail a margin that holds needs, where the tail costs much of it; else empty.
-        rows_in_words: what the numbers of samples count.
-        bounds_regret: whether it bounds what the expert loses, where that says more than the margin.
-        grounds: what the bounds rest on, of each component; empty where there are no columns.
-        assumptions: what must be true besides, in words.
-
     :meta private:
     """
 
     _derived: ClassVar[tuple[str, ...]] = ("word", "holds", "statement", "samples", "tail")
-    rows_in_words: ClassVar[str] = "fresh transitions per action"
-    holds: bool
+    rows_in_words: ClassVar[str] = "fresh transitions per action"  # what the numbers of samples count
+    holds: bool  # the margin is positive and the tail was declared
+    # margin, estimated: the bound, and the estimate that the losses are subtracted from
     margin: float
     estimated: float
-    losses: dict[str, float]
-    delta: float
-    spending: dict[str, float]
-    tail: float | None
-    samples_needed: int | None
-    grounds: tuple[Any, ...] = ()
-    assumptions: tuple[str, ...]
-    bounds_regret: bool = False
+    losses: dict[str, float]  # by name
+    delta: float  # the probability of a false statement
+    spending: dict[str, float]  # how δ was split, by name
+    tail: float | None  # τ, or None if none was declared; then the word is "conditional", never "certified"
+    samples_needed: int | None  # fresh transitions per action that should suffice; None if no such number is known
+    grounds: tuple[Any, ...] = ()  # what the bounds rest on, of each component; empty where there are no columns
+    assumptions: tuple[str, ...]  # what must be true besides, in words
+    bounds_regret: bool = False  # whether it bounds what the expert loses, where that says more than the margin
+    # that the margin may have either sign by its estimate, in words; empty if it has one beyond its noise
     in_noise: str = ""
+    # what to do about a tail that leaves no margin however many transitions there are; empty for any other
     excessive_tail: str = ""
-    close_tail: str = ""
+    close_tail: str = ""  # which tail a margin that holds needs, where the tail costs much of it; else empty
 
     @property
     def statement(self) -> str:

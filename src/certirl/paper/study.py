@@ -32,34 +32,22 @@ VERSIONED = ("certirl", "numpy", "scipy", "highspy", "clarabel")
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What an experiment found.
+    """What an experiment found."""
 
-    Attributes:
-        summary: the numbers that a reader quotes, for JSON.
-        table: every point of the picture, one dictionary each, for CSV.
-        figure: the picture, or None.
-        sentence: what it shows, in one sentence with numbers.
-    """
-
-    summary: dict[str, Any]
-    table: Sequence[dict[str, Any]]
-    figure: Any
-    sentence: str
+    summary: dict[str, Any]  # the numbers that a reader quotes, for JSON
+    table: Sequence[dict[str, Any]]  # every point of the picture, one dictionary each, for CSV
+    figure: Any  # the picture, or None
+    sentence: str  # what it shows, in one sentence with numbers
 
 
 @dataclass(frozen=True)
 class Runner:
-    """How trials are run: on how many processes, and where finished ones are saved.
+    """How trials are run: on how many processes, and where finished ones are saved."""
 
-    Attributes:
-        saved: a file to which every finished trial is added; an interrupted run continues from it.
-        workers: processes; all cores if None. Inside `work.on` a Dask client, trials are sent to its cluster instead.
-        progress: as in `solve`.
-    """
-
-    saved: Path | None = None
+    saved: Path | None = None  # a file to which every finished trial is added; an interrupted run continues from it
+    # processes; all cores if None. Inside `work.on` a Dask client, trials are sent to its cluster instead
     workers: int | None = None
-    progress: bool | Report | None = None
+    progress: bool | Report | None = None  # as in `solve`
 
     def __call__(self, function: Callable[[Any], Any], tasks: Sequence[Any], *, unit: str = "trials") -> list[Any]:
         """Results in the order of the tasks, whatever the number of workers.

@@ -14,21 +14,16 @@ from certirl.ground.domain import Array
 
 @dataclass(frozen=True)
 class Line:
-    """``y ≈ intercept + slope·x``, fitted by least squares.
+    """``y ≈ intercept + slope·x``, fitted by least squares."""
 
-    Attributes:
-        slope, intercept: the line.
-        low, high: a 95 % interval for the slope by Student's t, for points that scatter independently.
-        r2: the share of the variance of y that the line explains.
-        points: how many points it rests on.
-    """
-
+    # slope, intercept: the line
     slope: float
     intercept: float
+    # low, high: a 95 % interval for the slope by Student's t, for points that scatter independently
     low: float
     high: float
-    r2: float
-    points: int
+    r2: float  # the share of the variance of y that the line explains
+    points: int  # how many points it rests on
 
 
 def fit_line(x: ArrayLike, y: ArrayLike) -> Line:

@@ -717,15 +717,12 @@ def factorised(
 
 @dataclass(frozen=True, eq=False)
 class Chords(Record):
-    """Distribution functions F_0, F_1, …, each replaced by chords; one after the other, with a last point each.
+    """Distribution functions F_0, F_1, …, each replaced by chords; one after the other, with a last point each."""
 
-    Attributes:
-        scale, offset: step i of u in density d holds chords from scale·u + offset on, at d·(STEPS + 1) + i.
-        low, width: where a chord begins, and how far it reaches.
-    """
-
+    # scale, offset: step i of u in density d holds chords from scale·u + offset on, at d·(STEPS + 1) + i
     scale: Array
     offset: Array
+    # low, width: where a chord begins, and how far it reaches
     low: Array
     width: Array
 

@@ -79,18 +79,13 @@ FIRST: Plane = (0, 1)
 
 
 class Span(NamedTuple):
-    """A shaded interval of the horizontal axis; one without width is a vertical line.
+    """A shaded interval of the horizontal axis; one without width is a vertical line."""
 
-    Attributes:
-        low, high: its ends.
-        label: the same for all spans of one kind.
-        colour: a number of `COLOURS`; None for grey.
-    """
-
+    # low, high: its ends
     low: float
     high: float
-    label: str
-    colour: int | None = None
+    label: str  # the same for all spans of one kind
+    colour: int | None = None  # a number of `COLOURS`; None for grey
 
 
 class Level(NamedTuple):
@@ -110,25 +105,18 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A curve of a chart; NaN interrupts it.
+    """A curve of a chart; NaN interrupts it."""
 
-    Attributes:
-        label: in the legend; empty for none.
-        x, y: its points ``[n]``. A curve of steps has the n + 1 edges of its cells in ``x``.
-        lower, upper: a band ``[n]``; None without any.
-        style: "line", "dashed", "points" or "steps".
-        colour: a number of `COLOURS`; None for the colour of text.
-        band: what the band means; empty without any.
-    """
-
-    label: str
+    label: str  # in the legend; empty for none
+    # x, y: its points ``[n]``. A curve of steps has the n + 1 edges of its cells in ``x``
     x: Array = field(repr=False)
     y: Array = field(repr=False)
+    # lower, upper: a band ``[n]``; None without any
     lower: Array | None = field(default=None, repr=False)
     upper: Array | None = field(default=None, repr=False)
-    style: str = "line"
-    colour: int | None = None
-    band: str = ""
+    style: str = "line"  # "line", "dashed", "points" or "steps"
+    colour: int | None = None  # a number of `COLOURS`; None for the colour of text
+    band: str = ""  # what the band means; empty without any
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -136,62 +124,47 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """Curves over an interval.
+    """Curves over an interval."""
 
-    Attributes:
-        title, x_label, y_label: in words; the title may be empty.
-        curves: in the order of the legend.
-        spans: shaded behind the curves.
-        levels: horizontal lines.
-        points: marked places, with labels beside them.
-        low, high: the range of the vertical axis, from what the data determine; curves and bands may exceed it.
-    """
-
+    # title, x_label, y_label: in words; the title may be empty
     title: str
     x_label: str
     y_label: str
-    curves: tuple[Curve, ...]
-    spans: tuple[Span, ...] = ()
-    levels: tuple[Level, ...] = ()
-    points: tuple[Point, ...] = ()
+    curves: tuple[Curve, ...]  # in the order of the legend
+    spans: tuple[Span, ...] = ()  # shaded behind the curves
+    levels: tuple[Level, ...] = ()  # horizontal lines
+    points: tuple[Point, ...] = ()  # marked places, with labels beside them
+    # low, high: the range of the vertical axis, from what the data determine; curves and bands may exceed it
     low: float = 0.0
     high: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """Numbers over cells of two coordinates.
+    """Numbers over cells of two coordinates."""
 
-    Attributes:
-        title, x_label, y_label, value_label: in words; the title may be empty.
-        x, y: the middles of the cells, evenly spaced ``[n]`` and ``[m]``.
-        values: ``[m, n]``; NaN for an empty cell, which is drawn as empty.
-        low, high: the range of colours, from what the data determine; values may exceed it.
-        borders: lines ``[k, 2]``, where the action changes.
-        words: places and what is written there, such as the action that is taken around them.
-        hatched: cells that are hatched ``[m, n]``; None without any.
-        points: marked places, with labels in the legend.
-        border_label, hatched_label, empty_label: what these mean; empty if there are none.
-        is_log: colours are logarithmic, and all values positive.
-    """
-
+    # title, x_label, y_label, value_label: in words; the title may be empty
     title: str
     x_label: str
     y_label: str
     value_label: str
+    # x, y: the middles of the cells, evenly spaced ``[n]`` and ``[m]``
     x: Array = field(repr=False)
     y: Array = field(repr=False)
-    values: Array = field(repr=False)
+    values: Array = field(repr=False)  # ``[m, n]``; NaN for an empty cell, which is drawn as empty
+    # low, high: the range of colours, from what the data determine; values may exceed it
     low: float
     high: float
-    borders: tuple[Array, ...] = field(default=(), repr=False)
-    words: tuple[Point, ...] = ()
+    borders: tuple[Array, ...] = field(default=(), repr=False)  # lines ``[k, 2]``, where the action changes
+    words: tuple[Point, ...] = ()  # places and what is written there, such as the action that is taken around them
+    # cells that are hatched ``[m, n]``; None without any
     hatched: NDArray[np.bool_] | None = field(default=None, repr=False)
-    points: tuple[Point, ...] = ()
+    points: tuple[Point, ...] = ()  # marked places, with labels in the legend
+    # border_label, hatched_label, empty_label: what these mean; empty if there are none
     border_label: str = ""
     hatched_label: str = ""
     empty_label: str = ""
-    is_log: bool = False
+    is_log: bool = False  # colours are logarithmic, and all values positive
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -199,17 +172,14 @@ class Map:
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """A sum: bars of signed numbers, each starting where the one before ends, and the total.
+    """A sum: bars of signed numbers, each starting where the one before ends, and the total."""
 
-    Attributes:
-        title, label: of the picture and of the axis of the numbers, in words.
-        parts: the name and the value of each term; terms too small to be seen may be left out.
-        total, value: the name of the sum, empty if it is not drawn, and the sum.
-    """
-
+    # title, label: of the picture and of the axis of the numbers, in words
     title: str
     label: str
+    # the name and the value of each term; terms too small to be seen may be left out
     parts: tuple[tuple[str, float], ...]
+    # total, value: the name of the sum, empty if it is not drawn, and the sum
     total: str = ""
     value: float = 0.0
 
@@ -249,15 +219,10 @@ def number(value: float, digits: int = 4) -> str:
 
 
 class Names(NamedTuple):
-    """What the user calls coordinates and actions; empty where they have no names.
+    """What the user calls coordinates and actions; empty where they have no names."""
 
-    Attributes:
-        coordinates: of the state.
-        actions: 0, 1, ….
-    """
-
-    coordinates: tuple[str, ...] = ()
-    actions: tuple[str, ...] = ()
+    coordinates: tuple[str, ...] = ()  # of the state
+    actions: tuple[str, ...] = ()  # 0, 1, …
 
     @classmethod
     def of(cls, record: Any) -> Names:
@@ -515,22 +480,15 @@ def _function_line(
 
 
 class Sheet(NamedTuple):
-    """Cells of two coordinates, the other coordinates held.
+    """Cells of two coordinates, the other coordinates held."""
 
-    Attributes:
-        plane: the two coordinates.
-        x, y: the middles of the cells along each.
-        states: of all cells ``[m·n, d]``, x varying fastest.
-        labels: of the two coordinates.
-        held: the other coordinates and their values, in words.
-    """
-
-    plane: tuple[int, int]
+    plane: tuple[int, int]  # the two coordinates
+    # x, y: the middles of the cells along each
     x: Array
     y: Array
-    states: Array
-    labels: tuple[str, str]
-    held: str
+    states: Array  # of all cells ``[m·n, d]``, x varying fastest
+    labels: tuple[str, str]  # of the two coordinates
+    held: str  # the other coordinates and their values, in words
 
     @classmethod
     def of(cls, domain: Box, plane: Plane, at: Array | None, names: Names, *, along: int = ALONG_MAP) -> Sheet:

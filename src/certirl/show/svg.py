@@ -73,22 +73,16 @@ TONES = {
 
 
 class Readings(NamedTuple):
-    """The numbers of a picture at some places, in words.
+    """The numbers of a picture at some places, in words."""
 
-    Attributes:
-        head: names of the columns; the first one is the place.
-        rows: one for each place. Of a map: one for each place along y, from below, with a number for each along x.
-        x, y: the places as shares of the width and of the height of the picture; y is empty but for maps.
-        names: of a map, the places along x and y in words.
-        area: left, top, width and height of the plotted area, as shares of the picture.
-    """
-
-    head: list[str]
+    head: list[str]  # names of the columns; the first one is the place
+    # one for each place. Of a map: one for each place along y, from below, with a number for each along x
     rows: list[list[str]]
+    # x, y: the places as shares of the width and of the height of the picture; y is empty but for maps
     x: list[float]
     y: list[float]
-    names: tuple[list[str], list[str]]
-    area: list[float]
+    names: tuple[list[str], list[str]]  # of a map, the places along x and y in words
+    area: list[float]  # left, top, width and height of the plotted area, as shares of the picture
 
 
 def draw(picture: Picture, name: str) -> str:
