@@ -19,6 +19,8 @@ from certirl.problems.dynamics import random_polynomial as random_polynomial
 from certirl.problems.dynamics import thermostat as thermostat
 from certirl.problems.dynamics import unsolvable as unsolvable
 from certirl.problems.dynamics import whirl as whirl
+from certirl.problems.soft import Buses as Buses
+from certirl.problems.soft import buses as buses
 from certirl.problems.switching import Judgement as Judgement
 from certirl.problems.switching import Steps as Steps
 from certirl.problems.switching import SwitchingProblem as SwitchingProblem
@@ -32,6 +34,7 @@ from certirl.problems.switching import regret as regret
 __all__ = [
     "Problem",
     "Steps",
+    "buses",
     "circle",
     "comfort",
     "factorised",
