@@ -3,9 +3,10 @@
 from certirl.data.coverage import coverage
 from certirl.data.independence import find_components as components
 from certirl.data.independence import independent
+from certirl.data.memory import diagnose_memory as memory
 from certirl.fit.choose import diagnose_columns as columns
 
-__all__ = ["columns", "components", "coverage", "independent"]
+__all__ = ["columns", "components", "coverage", "independent", "memory"]
 
 
 def __dir__() -> list[str]:

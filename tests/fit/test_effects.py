@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.fit.effects import unit_chart
 from certirl.fit.next_states import NOISELESS, Nearby, regress_next_states
 from certirl.ground.domain import as_domain
 
@@ -65,7 +64,7 @@ def test_without_noise_a_linear_step_is_interpolated_exactly():
 
 def test_distances_are_shares_of_the_box_and_short_ways_round_a_circle():
     states = np.array([[3.0, 0.0], [3.0, 0.999], [4.0, 0.5]])
-    placed = unit_chart(states, as_domain(((2.0, 6.0), (0.0, 1.0))), (1,))
+    placed = as_domain(((2.0, 6.0), (0.0, 1.0))).chart(states, (1,))
     assert placed[:, 0] == pytest.approx([0.25, 0.25, 0.5])
     apart = np.linalg.norm(placed[:, None] - placed, axis=2)
     assert apart[0, 1] == pytest.approx(0.001, rel=1e-3)

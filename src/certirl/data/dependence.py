@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.data.memory import REMEMBERED, continuations, find_memory, keys_of
 from certirl.data.simulator import Simulator, ask, ask_all, check_simulator, counted_as, device_of, draw
 from certirl.data.transitions import Transitions, steps_within
 from certirl.functions.bases import Basis
@@ -109,7 +110,7 @@ def dependence(log: Transitions, kind: Sampling | None = None) -> str:
         return ""
     if kind != "independent":
         groups = log.groups()[0] if kind == "episodes" else np.zeros(len(log), dtype=np.intp)
-        first, second = _links(log)
+        first, second = continuations(log)
         inside = groups[first] == groups[second]
         backwards = int((first > second)[inside].sum())
         if 10 * backwards > inside.sum():
@@ -126,7 +127,8 @@ def dependence(log: Transitions, kind: Sampling | None = None) -> str:
         finding = f"{repeated:,} of {len(rows):,} {what} {another}, as copies do"
         declare = {"independent": _DECLARE, "episodes": _DECLARE_EPISODES}.get(kind, "solve without delta")
         return _refusal(finding, "keep one of each", declare)
-    return ""
+    found = find_memory(log, _COINCIDENCE)
+    return _refusal(f"the next state depends on the step before: {found}", REMEMBERED) if found.found else ""
 
 
 def has_episodes(log: Transitions) -> bool:
@@ -153,7 +155,7 @@ def originals(episodes: NDArray[Any], *columns: NDArray[Any]) -> NDArray[Any]:
     labels, which = np.unique(episodes, return_inverse=True)
     which = which.reshape(-1)
     contents = np.zeros(len(labels), dtype=np.uint64)
-    np.add.at(contents, which, _keys(steps_within(which), *columns))  # modulo 2⁶⁴
+    np.add.at(contents, which, keys_of(steps_within(which), *columns))  # modulo 2⁶⁴
     _, first, same = np.unique(contents, return_index=True, return_inverse=True)
     return np.asarray(labels[first[same.reshape(-1)]][which])
 
@@ -195,18 +197,18 @@ def repeated_rows(log: Transitions) -> int:
     """
     from scipy.special import gammainc
 
-    keys = _keys(*log.states.T, log.actions)
+    keys = keys_of(*log.states.T, log.actions)
     if not _has_repeats(keys):
         return 0
     order = np.argsort(keys, kind="stable")
-    keys, actions, after = keys[order], log.actions[order], _keys(*log.next_states.T)[order]
+    keys, actions, after = keys[order], log.actions[order], keys_of(*log.next_states.T)[order]
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))  # of groups of rows with one state and action
-    _, distinct, counts = np.unique(_keys(keys, after), return_index=True, return_counts=True)
+    _, distinct, counts = np.unique(keys_of(keys, after), return_index=True, return_counts=True)
     repeated = len(log) - len(distinct)
     if not repeated:
         return 0
     sizes = np.diff(np.append(starts, len(log)))
-    _, same_end = np.unique(_keys(actions, after)[distinct], return_inverse=True)
+    _, same_end = np.unique(keys_of(actions, after)[distinct], return_inverse=True)
     # Of pairs of rows with one action and different states, the share with one next state; copies do not change it.
     agreeing_pairs = _pairs(np.bincount(same_end.reshape(-1), counts)) - _pairs(counts)
     rate = agreeing_pairs / max(_pairs(np.bincount(actions)) - _pairs(sizes), 1)
@@ -235,7 +237,7 @@ def continued_rows(log: Transitions) -> int:
     follow = _following_rows(log)
     if follow:
         return follow
-    first, second = _links(log)
+    first, second = continuations(log)
     lag = second - first
     later, links = int((lag > 0).sum()), int((lag != 0).sum())
     return links if links > len(log) / 2 or _binomial_tail(later, links, 0.5) <= _COINCIDENCE else 0
@@ -243,7 +245,7 @@ def continued_rows(log: Transitions) -> int:
 
 def _following_rows(log: Transitions) -> int:
     """The number of rows that start where the row before ends, if most rows do and chance does not explain it."""
-    after, states = _keys(*log.next_states.T), _keys(*log.states.T)
+    after, states = keys_of(*log.next_states.T), keys_of(*log.states.T)
     follow = int((after[:-1] == states[1:]).sum())
     if 2 * follow <= len(log):
         return 0
@@ -251,33 +253,6 @@ def _following_rows(log: Transitions) -> int:
     _, first, second = np.intersect1d(ends, starts, assume_unique=True, return_indices=True)
     chance = float((end_counts[first] / len(log)) @ (start_counts[second] / len(log)))
     return follow if _binomial_tail(follow, len(log) - 1, chance) <= _COINCIDENCE else 0
-
-
-def _links(log: Transitions) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows, and those that continue them: that alone start in the state in which the first alone ends."""
-    after, states = _keys(*log.next_states.T), _keys(*log.states.T)
-    sorted_after, sorted_states = np.sort(after), np.sort(states)
-    if not (sorted_after[np.searchsorted(sorted_after[:-1], sorted_states)] == sorted_states).any():
-        return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
-    (ends, end_rows, end_counts), (starts, start_rows, start_counts) = (
-        np.unique(keys, return_index=True, return_counts=True) for keys in (after, states)
-    )
-    ends, end_rows = ends[end_counts == 1], end_rows[end_counts == 1]
-    starts, start_rows = starts[start_counts == 1], start_rows[start_counts == 1]
-    _, first, second = np.intersect1d(ends, starts, assume_unique=True, return_indices=True)
-    return end_rows[first], start_rows[second]
-
-
-def _keys(*columns: NDArray[Any]) -> NDArray[np.uint64]:
-    """Hashes of the rows of these columns ``[n]``, different for different rows but for 2⁻⁶⁴."""
-    keys = np.zeros(len(columns[0]), dtype=np.uint64)
-    for column in columns:
-        bits = (column + 0.0).view(np.uint64) if column.dtype.kind == "f" else column.astype(np.uint64)  # -0.0 is 0.0
-        keys = (keys ^ bits) + np.uint64(0x9E3779B97F4A7C15)
-        keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        keys ^= keys >> np.uint64(31)
-    return keys
 
 
 def _has_repeats(keys: NDArray[Any]) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from certirl.data.memory import DEGREES, LEVEL, corrected
 from certirl.data.simulator import Simulator, as_samples
 from certirl.data.source import Source, as_source
 from certirl.data.transitions import Transitions
@@ -26,10 +27,8 @@ from certirl.ground.records import Record
 
 TARGETS = 3  # functions of each next coordinate that are compared
 SAMPLES = 4_000  # transitions per action: a dependence that these do not show is weak
-LEVEL = 1e-3
 MOST_SAMPLES = 1_000_000  # transitions per action, all of which are kept
 FEWEST = 180  # transitions per action below which z is far from normal
-DEGREES = {1: 8, 2: 5}  # total degree of the regression on a component's own state, by its coordinates; 3 for more
 MOST_COORDINATES = 3
 
 
@@ -114,9 +113,9 @@ def independent(
     comparisons = sum(test.comparisons for test in tests)
     return Independence(
         names=tuple(groups),
-        p_value=_corrected(z, comparisons),
+        p_value=corrected(z, comparisons),
         z=z,
-        noise_p_value=_corrected(noise, sum(test.products for test in tests)),
+        noise_p_value=corrected(noise, sum(test.products for test in tests)),
         noise=noise,
         comparisons=comparisons,
         samples=min(test.n for test in tests),
@@ -157,7 +156,7 @@ def find_components(
     test = independent(data, single, samples=samples, rng=rng, level=level)
     strength = np.maximum(test.z, test.noise) if join_noise else test.z
     comparisons = (1 + join_noise) * test.comparisons
-    joined = np.array([[_corrected(value, comparisons) < level for value in row] for row in strength])
+    joined = np.array([[corrected(value, comparisons) < level for value in row] for row in strength])
     return _connected(joined | joined.T)
 
 
@@ -167,13 +166,6 @@ def _connected(joined: Array) -> list[list[int]]:
     for _ in range(len(joined)):
         label = np.array([min(label[j], label[joined[j]].min(initial=label[j])) for j in range(len(joined))])
     return [np.flatnonzero(label == first).tolist() for first in sorted(set(label.tolist()))]
-
-
-def _corrected(z: Any, comparisons: int) -> float:
-    """Bonferroni's p-value of the largest |z|."""
-    from scipy.special import ndtr
-
-    return float(min(1.0, max(comparisons, 1) * 2 * ndtr(-float(np.max(z)))))
 
 
 def _rows(source: Source, samples: int, rng: Any) -> list[tuple[Array, Array]]:

@@ -416,15 +416,6 @@ def drawn_log(
     return Transitions(*rows, domain, simulator.n_actions, paired, periodic=periodic_of(simulator))
 
 
-def unit_chart(states: Array, domain: Box, periodic: tuple[int, ...]) -> Array:
-    """States in units of the box's widths, periodic coordinates on a circle of length 1; distances are taken there."""
-    parts = []
-    for axis, share in enumerate(domain.shares(states).T):
-        turn = 2 * np.pi * share
-        parts += [np.sin(turn) / (2 * np.pi), np.cos(turn) / (2 * np.pi)] if axis in periodic else [share]
-    return np.stack(parts, axis=1)
-
-
 def error_in_words(error: float) -> str:
     """An error, as a share of an action's effect, and how far that can be trusted."""
     trust = "good" if error < GOOD else "not usable" if error > DISTRUST else "usable"

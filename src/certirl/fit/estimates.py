@@ -20,7 +20,6 @@ from certirl.fit.effects import (
     noise_ratio,
     observed_effects,
     placed_states,
-    unit_chart,
     value_at,
 )
 from certirl.fit.next_states import (
@@ -192,7 +191,7 @@ class _MeanProduct:
 
     def add(self, states: Array, errors: Array) -> None:
         """Count the errors ``[n]`` of one action at some states ``[n, d]``."""
-        places = unit_chart(states, self._problem.domain, self._problem.periodic)
+        places = self._problem.domain.chart(states, self._problem.periodic)
         self._total += len(errors) * neighbour_products(errors[:, None], places)
         self._count += len(errors)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from certirl.data.coverage import EXTRAPOLATED
 from certirl.data.simulator import Terminal
 from certirl.data.transitions import Transitions
-from certirl.fit.effects import MeanEffects, blocks, features, richer, unit_chart
+from certirl.fit.effects import MeanEffects, blocks, features, richer
 from certirl.fit.regression import Regression, best_columns, held_out_rows, neighbour_products, solve_normal
 from certirl.functions.bases import Basis
 from certirl.functions.cells import MOST_COORDINATES
@@ -186,7 +186,7 @@ class Nearby(MadeOfData):
     def _tree(self) -> Any:
         from scipy.spatial import KDTree
 
-        return KDTree(unit_chart(self.states, self.domain, self.periodic))
+        return KDTree(self.domain.chart(self.states, self.periodic))
 
     @cached_property
     def _steps(self) -> Array:
@@ -198,7 +198,7 @@ class Nearby(MadeOfData):
         dimension = len(self.domain)
         k = 2 * dimension + 2 if self.noiseless else NEIGHBOURS.get(dimension, 8)
         k = min(k, len(self.states))
-        distances, index = self._tree.query(unit_chart(states, self.domain, self.periodic), k=k)
+        distances, index = self._tree.query(self.domain.chart(states, self.periodic), k=k)
         distances, index = distances.reshape(len(states), k), index.reshape(len(states), k)
         if not self.noiseless:
             return index, np.full(index.shape, 1 / k)
@@ -368,7 +368,7 @@ def held_out_errors(
     other = replace(regression, weights=regression.trial).effects(states)
     by_model, by_regression = (float(np.mean((e.after(actions, rows) - truth) ** 2)) for e in (effects, other))
     missed = replace(effects, basis=few).after(actions, rows) - moments
-    square, places = float(np.mean(missed**2)), unit_chart(states, log.domain, model.periodic)
+    square, places = float(np.mean(missed**2)), log.domain.chart(states, model.periodic)
     shared = neighbour_products(missed, places, actions)
     step = float(
         np.mean((moments - features(few, states, model.is_terminal, None)) ** 2)

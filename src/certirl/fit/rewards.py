@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
-from certirl.fit.effects import ValueProblem, blocks, unit_chart
+from certirl.fit.effects import ValueProblem, blocks
 from certirl.fit.estimates import EffectModel, LogModel
 from certirl.fit.next_states import NextStateModel
 from certirl.fit.value_program import ValueFit, as_grid
@@ -103,7 +103,7 @@ def switches(states: Array, problem: ValueProblem) -> Array:
     from scipy.spatial import KDTree
 
     policy: Policy = problem.policy
-    places = unit_chart(states, problem.domain, problem.periodic)
+    places = problem.domain.chart(states, problem.periodic)
     nearest = KDTree(places).query(places, k=2)[1][:, 1]
     kinds = policy.support(states)
     differ = np.flatnonzero((kinds != kinds[nearest]).any(axis=1))[:MOST_SWITCHES]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
-from certirl.fit.effects import Effects, MeanEffects, blocks, unit_chart
+from certirl.fit.effects import Effects, MeanEffects, blocks
 from certirl.functions.cells import Cells
 from certirl.functions.functions import Functions
 from certirl.functions.sigmoids import Sigmoids
@@ -205,7 +205,7 @@ def distance_to_switch(states: Array, data: Array, policy: Policy, domain: Box, 
     from scipy.spatial import KDTree
 
     kinds, labels = np.unique(policy.support(data) @ (1 << np.arange(policy.n_actions)), return_inverse=True)
-    places, points = (unit_chart(rows, domain, periodic) for rows in (states, data))
+    places, points = (domain.chart(rows, periodic) for rows in (states, data))
     tree, count = KDTree(points), min(NEIGHBOURS, len(points))
     of_data, of_states = (
         _majority(labels[tree.query(rows, k=count)[1].reshape(len(rows), count)], len(kinds))

@@ -69,6 +69,14 @@ class Box(tuple[tuple[float, float], ...]):
         """States ``[…, d]`` in units of the box: 0 at its low ends, 1 at its high ends."""
         return np.asarray((states - self.low) / self.width)
 
+    def chart(self, states: Array, periodic: Sequence[int] = ()) -> Array:
+        """States ``[n, d]`` in which distances are taken: in units of the widths, circles of length 1 for periods."""
+        parts = []
+        for axis, share in enumerate(self.shares(states).T):
+            turn = 2 * np.pi * share
+            parts += [np.sin(turn) / (2 * np.pi), np.cos(turn) / (2 * np.pi)] if axis in periodic else [share]
+        return np.stack(parts, axis=1)
+
     def mesh(self, along: int) -> Array:
         """An even mesh, ``along`` states in each coordinate, the corners included ``[N, d]``."""
         return mesh([np.linspace(low, high, along) for low, high in self])

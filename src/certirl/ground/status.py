@@ -153,6 +153,7 @@ class Reason(Enum):
         "the action values of solution.greedy have an error of {error:.2g} of an action's effect",
         "do not rely on them",
     )
+    MEMORY = "solved", "the next state depends on the step before: {test}", "{cure}"
     UNPREDICTABLE = (
         "undetermined",
         "the log's actions cannot be predicted from its states "

@@ -234,7 +234,7 @@ class Diagnostics(Record):
         cover: the radius of the cover, if one stood in for the whole domain.
         condition, gram_condition: of I − γT, and of the Gram matrix of the states.
         growth: γ·ρ(T̂); at 1 or more the value series diverges. The value form does not use that series.
-        independence: the outcome of the test of the components' independence, in words.
+        independence: of components, and of steps from the step before: the outcome of the tests, in words.
         model_error: error of estimated effects over the effect of an action, both as root mean squares of V: of the
             comparisons if these were regressed, else of the functions behind `Solution.greedy` alone.
         uncovered: the share of the box where the effect of some action is extrapolated from a log; 0 for a simulator.

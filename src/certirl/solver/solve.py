@@ -12,6 +12,7 @@ import numpy as np
 
 from certirl.data.demonstrations import Demonstrated
 from certirl.data.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
+from certirl.data.memory import REMEMBERED, find_memory
 from certirl.data.moments import Moments
 from certirl.data.simulator import Simulator
 from certirl.data.source import Logged, Pool
@@ -123,6 +124,12 @@ def solve(
     names = (asked.moments or asked.origin).coordinate_names
     sampling = "" if asked.delta is None else asked.origin.sampling
     stats = replace(solution.stats, seed=seed, coordinate_names=names, sampling=sampling)
+    if isinstance(asked.source, Logged):
+        found = find_memory(asked.source.data)
+        if found.pairs:
+            stats = replace(stats, independence="; ".join(filter(None, [stats.independence, f"steps: {found}"])))
+        if found.found:
+            solution = solution.judged(Reason.MEMORY.finding(test=found, cure=REMEMBERED), *solution.findings)
     if asked.source is not None:
         stats = replace(stats, log_notes=asked.source.notes, asked=Asked.of(asked.source.counts_of_rows))
     return replace(solution, stats=stats)

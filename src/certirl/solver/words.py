@@ -120,8 +120,14 @@ class ProgramWords(Words):
             noise = ", within the noise" if solution.within_noise else ""
             origin = "exact" if self.stats.form == "exact" else "estimated"
             optimal = f"{self.who} is strictly optimal under the {origin} dynamics"
-            return f"Solved, not certified{noise}: {optimal if solution.certificate is None else solution.reason}"
+            return f"Solved, not certified{noise}: {optimal if self._is_plain else solution.reason}"
         return self.unexplained if solution.status == "infeasible" else f"Undetermined: {solution.reason}"
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether nothing but noise, which has its own words, stands against the answer."""
+        usual = 1 + self.of.within_noise
+        return self.of.certificate is None and len(self.of.findings) <= usual
 
     def lines(self) -> dict[str, Texts]:
         """All other lines, by name; those without texts are left out."""
@@ -222,7 +228,7 @@ class ValueWords(Words):
             "witness": [self._conflict()],
             "proof": [self.refuted],
             "data": self.data,
-            "checks": [*also, trials.get("model"), trials.get("coverage")],
+            "checks": [*also, trials.get("model"), trials.get("coverage"), trials.get("independence")],
             "terminal": [trials.get("terminal"), self._ends(), self._replaced()],
             "assumed": assumed or [self.texts.get("assumed")],
         }

@@ -1,0 +1,105 @@
+"""Memory of logs: found where it was planted, false alarms as stated, and no proof rests on such a log."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.data.memory import find_memory
+
+
+def tracker(seed, *, hidden=0.0, delay=0, steps=3_000):
+    """A cursor with a speed, pushed by someone who holds it at 0, and by hidden sines."""
+    rng = np.random.default_rng(seed)
+    frequency, phase = rng.uniform(0.02, 0.1, 4), rng.uniform(0, 2 * np.pi, 4)
+    rows, place, speed, pushes = [], 0.0, 0.0, [1] * 4
+    for t in range(steps):
+        aim = place + 0.8 * speed
+        action = int(rng.integers(3)) if rng.random() < 0.2 else 1 + int(aim < -0.1) - int(aim > 0.1)
+        pushes.append(action)
+        wave = 0.05 * hidden * np.sin(2 * np.pi * frequency * t + phase).sum()
+        after = np.clip(0.95 * speed + 0.12 * (pushes[-1 - delay] - 1) + wave + 0.03 * rng.normal(), -1, 1)
+        moved = np.clip(place + 0.2 * after, -1, 1)
+        rows.append((place, speed, action, moved, after))
+        place, speed = moved, after
+    values = np.array(rows)
+    settings = {"domain": ((-1, 1), (-1, 1)), "coordinate_names": ("place", "speed")}
+    return certirl.Transitions(values[:, :2], values[:, 2].astype(int), values[:, 3:], **settings)
+
+
+def episodes(simulator, seed, *, number=40, steps=60, expert=None):
+    """Episodes of a simulator under random actions, or those of an expert three times in four."""
+    rng, box = np.random.default_rng(seed), np.array(simulator.domain)
+    states, rows = rng.uniform(*box.T, (number, len(box))), []
+    for _ in range(steps):
+        actions = rng.integers(simulator.n_actions, size=number)
+        if expert is not None:
+            actions = np.where(rng.random(number) < 0.25, actions, expert(states))
+        each = np.stack([simulator.sample(states, action, rng) for action in range(simulator.n_actions)])
+        after = each[actions, np.arange(number)].reshape(number, -1)
+        rows.append((states, actions, after))
+        states = after
+    states, actions, after = (np.concatenate([row[part] for row in rows]) for part in range(3))
+    order = np.argsort(np.tile(np.arange(number), steps), kind="stable")
+    numbers = np.repeat(np.arange(number), steps)
+    settings = {"domain": simulator.domain, "n_actions": simulator.n_actions, "episodes": numbers}
+    return certirl.Transitions(states[order], actions[order], after[order], **settings)
+
+
+@pytest.mark.parametrize("kind", [{"hidden": 1.0}, {"hidden": 0.4}, {"delay": 1}])
+def test_memory_that_was_planted_is_found(kind):
+    for seed in range(10):
+        found = find_memory(tracker(seed, **kind))
+        assert found.found and str(found).startswith("the step before")
+
+
+ROOM = certirl.problems.comfort()
+CONTROLS = {
+    "tracker": tracker,
+    "room": lambda seed: episodes(ROOM.dynamics, seed, expert=ROOM.expert),
+    "thermostat": lambda seed: episodes(certirl.problems.thermostat(), seed),
+    "two coordinates": lambda seed: episodes(certirl.problems.whirl(), seed),
+    "no noise": lambda seed: episodes(certirl.gym.simulator("MountainCar-v0"), seed),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_no_memory_is_found_where_there_is_none(name):
+    chances = [find_memory(CONTROLS[name](seed)).p_value for seed in range(10)]
+    assert min(chances) > 1e-4 and sum(chance < 0.05 for chance in chances) <= 4
+
+
+def test_false_alarms_are_as_frequent_as_stated():
+    chances = np.array([find_memory(episodes(ROOM.dynamics, seed, number=20, steps=40)).p_value for seed in range(200)])
+    assert (chances < 0.1).mean() < 0.2 and chances.min() > 1e-4
+
+
+def test_rows_by_themselves_say_nothing_of_memory():
+    log = certirl.steps.sample(ROOM.dynamics, basis=certirl.Legendre(3), samples=500, rng=0)
+    assert find_memory(log).pairs == 0 and not find_memory(log).found
+    assert "memory is not known" in str(find_memory(log))
+
+
+def test_an_answer_from_a_log_with_memory_says_so_first():
+    def holding(states):
+        return np.digitize(-(states[:, 0] + 0.8 * states[:, 1]), (-0.1, 0.1))
+
+    asked = {"discount": 0.9, "expert": holding, "rng": 0}
+    first, *others = str(certirl.solve(tracker(0, hidden=1.0), **asked)).splitlines()
+    assert first.startswith(("Solved", "Undetermined")) and "depends on the step before" in first + "".join(others)
+    plain = str(certirl.solve(tracker(0), **asked))
+    assert "depends on the step before" not in plain and "no memory found" in plain
+
+
+def test_no_proof_rests_on_a_log_with_memory():
+    reward, asked = (lambda states: -(states[:, 0] ** 2)), {"discount": 0.9, "expert": 1, "delta": 0.05}
+    asked |= {"columns": certirl.product(certirl.Legendre(3), certirl.Legendre(3)), "reward_range": (-1, 0)}
+    with pytest.raises(ValueError, match=r"depends on the step before: the step before explains .* of (place|speed)"):
+        certirl.certify(reward, tracker(0, hidden=1.0), **asked)
+    assert certirl.certify(reward, tracker(0), **asked).word == "not certified"
+
+
+def test_what_is_no_log_is_refused():
+    with pytest.raises(TypeError, match=r"log must be certirl.Transitions, in the order of time, got"):
+        certirl.diagnose.memory(ROOM.dynamics)
