@@ -45,18 +45,12 @@ TailNumber = Callable[[Component, Basis], float]
 
 @dataclass(frozen=True)
 class Choice(Record):
-    """The functions that were chosen.
+    """The functions that were chosen."""
 
-    Attributes:
-        components: with the functions of rewards and values of each, on its own box; one for a state that is not
-            divided.
-        columns: the numbers of functions of the state.
-        why: how they were chosen, in a sentence that the solution prints.
-    """
-
+    # with the functions of rewards and values of each, on its own box; one for a state that is not divided
     components: tuple[Component, ...]
-    columns: tuple[int, ...]
-    why: str
+    columns: tuple[int, ...]  # the numbers of functions of the state
+    why: str  # how they were chosen, in a sentence that the solution prints
 
     @property
     def bases(self) -> tuple[Basis, ...]:

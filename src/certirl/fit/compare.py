@@ -47,23 +47,17 @@ LONGEST = 150  # steps of a rollout, at most
 
 @dataclass(frozen=True)
 class Comparison(Record):
-    """A policy compared with the optimal policy for a reward R, from the same states.
+    """A policy compared with the optimal policy for a reward R, from the same states."""
 
-    Attributes:
-        agreed: states at which the optimal policy takes an action that the policy takes, too.
-        judged: states at which this was counted.
-        regret: by how much less the policy earns under R than the optimal one, on average over the states. If R
-            explains the policy it is about 0.
-        loss: by how much less the optimal policy earns than the policy under the reward ``V − γP_πV``, of which V is
-            the policy's value, on average over the states.
-        chance: by how much less actions at random earn under R than the optimal policy: the unit of both shares.
-    """
-
-    agreed: int
-    judged: int
+    agreed: int  # states at which the optimal policy takes an action that the policy takes, too
+    judged: int  # states at which this was counted
+    # by how much less the policy earns under R than the optimal one, on average over the states. If R explains the
+    # policy it is about 0
     regret: float
+    # by how much less the optimal policy earns than the policy under the reward ``V − γP_πV``, of which V is the
+    # policy's value, on average over the states
     loss: float
-    chance: float
+    chance: float  # by how much less actions at random earn under R than the optimal policy: the unit of both shares
     _derived: ClassVar[tuple[str, ...]] = ("shares",)
 
     @property

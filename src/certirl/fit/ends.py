@@ -43,23 +43,14 @@ SURE = 1.645  # standard errors: one end of an interval, which is wrong with pro
 
 
 class Episodes(NamedTuple):
-    """One episode from each of n states.
+    """One episode from each of n states."""
 
-    Attributes:
-        last: the last states ``[n, d]``.
-        over: which of them are terminal ``[n]``.
-        steps: of each episode ``[n]``.
-        earned: discounted returns by the simulator's own reward ``[n]``; 0 if it has none.
-        midway: the state of each episode at a step asked for ``[n, d]``.
-        alive: which of these are not terminal ``[n]``.
-    """
-
-    last: Array
-    over: NDArray[np.bool_]
-    steps: NDArray[np.intp]
-    earned: Array
-    midway: Array
-    alive: NDArray[np.bool_]
+    last: Array  # the last states ``[n, d]``
+    over: NDArray[np.bool_]  # which of them are terminal ``[n]``
+    steps: NDArray[np.intp]  # of each episode ``[n]``
+    earned: Array  # discounted returns by the simulator's own reward ``[n]``; 0 if it has none
+    midway: Array  # the state of each episode at a step asked for ``[n, d]``
+    alive: NDArray[np.bool_]  # which of these are not terminal ``[n]``
 
 
 def follow(

@@ -55,17 +55,11 @@ SURE = 0.999  # a probability of continuing that counts as certain
 
 @dataclass(frozen=True, eq=False)
 class EffectModel(Record):
-    """Effects from next states that a simulator was asked for at every state compared.
+    """Effects from next states that a simulator was asked for at every state compared."""
 
-    Attributes:
-        effects: of every action on the functions of V.
-        counts: states, or transitions of each action.
-        dynamics: a simulator made of the same transitions.
-    """
-
-    effects: Effects
-    counts: tuple[int, ...]
-    dynamics: Nearby | NextStateModel
+    effects: Effects  # of every action on the functions of V
+    counts: tuple[int, ...]  # states, or transitions of each action
+    dynamics: Nearby | NextStateModel  # a simulator made of the same transitions
 
     @property
     def words(self) -> str:
@@ -94,17 +88,11 @@ class EffectModel(Record):
 
 @dataclass(frozen=True, eq=False)
 class LogModel(EffectModel):
-    """Effects from a log, or from transitions that were drawn once: through a model of the next state.
+    """Effects from a log, or from transitions that were drawn once: through a model of the next state."""
 
-    Attributes:
-        log: the transitions.
-        next_states: the model of the next state.
-        errors: of that model.
-    """
-
-    log: Transitions
-    next_states: NextStateModel
-    errors: HeldOutErrors
+    log: Transitions  # the transitions
+    next_states: NextStateModel  # the model of the next state
+    errors: HeldOutErrors  # of that model
 
     @property
     def columns(self) -> Basis:
@@ -148,13 +136,9 @@ class LogModel(EffectModel):
 
 @dataclass(frozen=True, eq=False)
 class RegressionModel(LogModel):
-    """The same through a regression of V's functions on the state, which predicts better.
+    """The same through a regression of V's functions on the state, which predicts better."""
 
-    Attributes:
-        regression: of V's functions.
-    """
-
-    regression: Regression
+    regression: Regression  # of V's functions
 
     @property
     def columns(self) -> Basis:

@@ -52,15 +52,10 @@ SAME = 1e-6  # of a feature's size: what is left of it beside constants and the 
 
 
 class Preference(NamedTuple):
-    """What is asked of the weights.
+    """What is asked of the weights."""
 
-    Attributes:
-        signs: −1, 0 (any) or 1 for each feature ``[p]``.
-        guess: a designer's weights ``[p]``, up to a positive factor; zeros without any.
-    """
-
-    signs: Array
-    guess: Array
+    signs: Array  # −1, 0 (any) or 1 for each feature ``[p]``
+    guess: Array  # a designer's weights ``[p]``, up to a positive factor; zeros without any
 
     @classmethod
     def of(cls, names: Sequence[str], signs: Mapping[str, Any] | None, guess: Mapping[str, Any] | None) -> Preference:
@@ -184,17 +179,11 @@ class FeaturePath(Record):
 
 
 class Gains(NamedTuple):
-    """(P_π − P_a)ψ_i at states and alternative actions.
+    """(P_π − P_a)ψ_i at states and alternative actions."""
 
-    Attributes:
-        values: ``[m, p]``.
-        margins: m(s), the weight of a row ``[m]``.
-        which: the number of the state ``[m]``.
-    """
-
-    values: Array
-    margins: Array
-    which: NDArray[np.intp]
+    values: Array  # ``[m, p]``
+    margins: Array  # m(s), the weight of a row ``[m]``
+    which: NDArray[np.intp]  # the number of the state ``[m]``
 
 
 def feature_path(
@@ -343,17 +332,11 @@ def _walked(problem: ValueProblem, dynamics: Any, states: Array, action: int, dr
 
 
 class _Weights(NamedTuple):
-    """The answer of the linear program.
+    """The answer of the linear program."""
 
-    Attributes:
-        theta: θ ``[p]``.
-        chosen: the features whose weights differ from the guess.
-        loss: mean max(0, 0.03 m(s) − D_a(s)).
-    """
-
-    theta: Array
-    chosen: frozenset[int]
-    loss: float
+    theta: Array  # θ ``[p]``
+    chosen: frozenset[int]  # the features whose weights differ from the guess
+    loss: float  # mean max(0, 0.03 m(s) − D_a(s))
 
 
 def _weights(gains: Gains, preference: Preference, allowed: NDArray[np.bool_], price: float) -> _Weights | None:

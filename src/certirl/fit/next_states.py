@@ -34,17 +34,11 @@ SIMPLER = 1.1  # of the least error: with many coordinates, what fewer columns m
 
 @dataclass(frozen=True, eq=False)
 class MadeOfData(Record):
-    """What simulators made of data have in common.
+    """What simulators made of data have in common."""
 
-    Attributes:
-        domain: the box.
-        periodic: coordinates that are periodic.
-        is_terminal: which states are terminal; None if none is.
-    """
-
-    domain: Box
-    periodic: tuple[int, ...]
-    is_terminal: Terminal | None
+    domain: Box  # the box
+    periodic: tuple[int, ...]  # coordinates that are periodic
+    is_terminal: Terminal | None  # which states are terminal; None if none is
 
     def terminal(self, states: Array) -> Any:
         """Which states are terminal ``[n]``."""
@@ -61,27 +55,19 @@ class NextStateModel(MadeOfData):
     Functions of the next state are steep, and at terminal states they jump to 0, which no regression of them on s can
     follow. Where s' itself depends smoothly on s and noise is small, s' is better regressed, and the functions are
     evaluated there. Noise is taken to be the same everywhere, so the two are compared on held-out data.
-
-    Attributes:
-        columns: functions χ of the state.
-        weights: of f_a ``[A, m, d]``.
-        residuals: of the regression ``[J, d]``.
-        steps: the least and the largest step s' − s of the log along each coordinate ``[2, d]``; where the fit is
-            extrapolated it is clipped to these.
-        inverses: of the matrices Σχχᵀ over the states from which each action was taken ``[A, m, m]``.
-        trial: the weights from the rows that are not held out; see `held_out_rows`.
-        jumps: the share of the log's rows that were left out of the fit; see `regress_next_states`.
-        error: the standard error of the mean next state over the effect of an action, both as root mean squares over
-            states of the log; from 0.7 on the data hardly distinguish the actions.
     """
 
-    columns: Basis
-    weights: Array
-    residuals: Array
+    columns: Basis  # functions χ of the state
+    weights: Array  # of f_a ``[A, m, d]``
+    residuals: Array  # of the regression ``[J, d]``
+    # the least and the largest step s' − s of the log along each coordinate ``[2, d]``; where the fit is extrapolated
+    # it is clipped to these
     steps: Array
-    inverses: Array
-    trial: Array
-    jumps: float = 0.0
+    inverses: Array  # of the matrices Σχχᵀ over the states from which each action was taken ``[A, m, m]``
+    trial: Array  # the weights from the rows that are not held out; see `held_out_rows`
+    jumps: float = 0.0  # the share of the log's rows that were left out of the fit; see `regress_next_states`
+    # the standard error of the mean next state over the effect of an action, both as root mean squares over states of
+    # the log; from 0.7 on the data hardly distinguish the actions
     error: float = float("nan")
 
     @property
@@ -153,16 +139,11 @@ class Nearby(MadeOfData):
     Where the number of draws is limited, walks and plans are made here: they cost none. With noise, the next states of
     a state are those of its nearest drawn states, moved along with them; without noise the step is interpolated
     linearly between them.
-
-    Attributes:
-        states: from which all actions were drawn ``[n, d]``.
-        next_states: of each action ``[A, n, d]``.
-        noiseless: whether next states are a function of state and action.
     """
 
-    states: Array
-    next_states: Array
-    noiseless: bool
+    states: Array  # from which all actions were drawn ``[n, d]``
+    next_states: Array  # of each action ``[A, n, d]``
+    noiseless: bool  # whether next states are a function of state and action
     thread_safe: ClassVar[bool] = True
 
     @classmethod
@@ -328,17 +309,13 @@ def _fitted_next_states(
 
 
 class HeldOutErrors(NamedTuple):
-    """Errors of a next-state model at held-out rows, as it is fitted to the other rows.
+    """Errors of a next-state model at held-out rows, as it is fitted to the other rows."""
 
-    Attributes:
-        relative: the mean square error in φ at the next states, over that of a regression; below `CLEARLY` the model is
-            better.
-        misfit: the mean square error in a few polynomials of the next state, over what the noise and an error of a
-            tenth of a step would leave: about 1 for the true dynamics. Above 1/`CLEARLY` these are not a drift plus
-            noise that is the same everywhere.
-    """
-
+    # the mean square error in φ at the next states, over that of a regression; below `CLEARLY` the model is better
     relative: float
+    # the mean square error in a few polynomials of the next state, over what the noise and an error of a tenth of a
+    # step would leave: about 1 for the true dynamics. Above 1/`CLEARLY` these are not a drift plus noise that is the
+    # same everywhere
     misfit: float
 
     @property

@@ -334,19 +334,12 @@ def number_of_draws(simulator: Any, domain: Box, draws: Any, rng: np.random.Gene
 
 @dataclass(frozen=True, eq=False)
 class GridModel:
-    """A decision process on the points of a grid.
+    """A decision process on the points of a grid."""
 
-    Attributes:
-        process: the process.
-        grid: the points ``[N, d]``.
-        stacked: γP_a of all actions, one below the other, sparse ``[A·N, N]``, without terminal states.
-        rewards: of each action, with what terminal next states pay ``[A, N]``.
-    """
-
-    process: Process
-    grid: Cells
-    stacked: Any
-    rewards: Array
+    process: Process  # the process
+    grid: Cells  # the points ``[N, d]``
+    stacked: Any  # γP_a of all actions, one below the other, sparse ``[A·N, N]``, without terminal states
+    rewards: Array  # of each action, with what terminal next states pay ``[A, N]``
 
     @classmethod
     def of(cls, process: Process, grid: Cells) -> GridModel:
@@ -559,17 +552,11 @@ def steps_of(discount: float) -> int:
 
 
 class Rollouts(NamedTuple):
-    """One rollout from each of n states.
+    """One rollout from each of n states."""
 
-    Attributes:
-        earned: the discounted rewards ``[n]``.
-        visited: the states ``[m, d]``.
-        left: which of them took an action that is extrapolated ``[n]``.
-    """
-
-    earned: Array
-    visited: Array
-    left: NDArray[np.bool_]
+    earned: Array  # the discounted rewards ``[n]``
+    visited: Array  # the states ``[m, d]``
+    left: NDArray[np.bool_]  # which of them took an action that is extrapolated ``[n]``
 
     def summary(self, steps: int) -> Returns:
         """The mean return, of rollouts of this number of steps."""

@@ -29,21 +29,13 @@ Goals = Callable[[NDArray[np.intp]], Array]  # rows of a log to what is predicte
 
 @dataclass(frozen=True, eq=False)
 class Regression(Record):
-    """P̂_aφ as functions of the state, by least squares: ``(P̂_aφ_i)(s) = Σ_j B_aji χ_j(s)``.
+    """P̂_aφ as functions of the state, by least squares: ``(P̂_aφ_i)(s) = Σ_j B_aji χ_j(s)``."""
 
-    Attributes:
-        basis: φ, of V.
-        columns: χ, of the state.
-        weights: B ``[A, m, k]``.
-        noise: the covariance ``[k, k]`` of a difference of two actions' rows, on average over the states.
-        trial: B from the rows that are not held out; see `held_out_rows`.
-    """
-
-    basis: Basis
-    columns: Basis
-    weights: Array
-    noise: Array
-    trial: Array
+    basis: Basis  # φ, of V
+    columns: Basis  # χ, of the state
+    weights: Array  # B ``[A, m, k]``
+    noise: Array  # the covariance ``[k, k]`` of a difference of two actions' rows, on average over the states
+    trial: Array  # B from the rows that are not held out; see `held_out_rows`
 
     def effects(self, states: Array, periodic: tuple[int, ...] = ()) -> RegressedEffects:
         """The effects at some states."""
@@ -52,15 +44,10 @@ class Regression(Record):
 
 @dataclass(frozen=True, eq=False)
 class RegressedEffects(Effects):
-    """Effects as functions of the state.
+    """Effects as functions of the state."""
 
-    Attributes:
-        regression: of (P_aφ)(s) on the state.
-        values: its columns at the states ``[n, m]``; computed where they are needed if None.
-    """
-
-    regression: Regression
-    values: Array | None = None
+    regression: Regression  # of (P_aφ)(s) on the state
+    values: Array | None = None  # its columns at the states ``[n, m]``; computed where they are needed if None
 
     @property
     def n_actions(self) -> int:
@@ -130,21 +117,13 @@ def regress(
 
 
 class LeastSquaresSums(NamedTuple):
-    """Sums over n states, at each of which g actions were tried, for least squares of goals y on columns χ.
+    """Sums over n states, at each of which g actions were tried, for least squares of goals y on columns χ."""
 
-    Attributes:
-        n: the number of states.
-        gram: Σ χχᵀ ``[m, m]``.
-        cross: Σ χyᵀ ``[g, m, q]``.
-        squares: Σ |y|² ``[g]``.
-        scatter: Σ zzᵀ ``[q, q]`` with z = y of every action, or its difference from that of the first if paired.
-    """
-
-    n: int
-    gram: Array
-    cross: Array
-    squares: Array
-    scatter: Array
+    n: int  # the number of states
+    gram: Array  # Σ χχᵀ ``[m, m]``
+    cross: Array  # Σ χyᵀ ``[g, m, q]``
+    squares: Array  # Σ |y|² ``[g]``
+    scatter: Array  # Σ zzᵀ ``[q, q]`` with z = y of every action, or its difference from that of the first if paired
 
     @classmethod
     def of(cls, log: Transitions, columns: Basis, goals: Goals, rows: NDArray[np.intp]) -> LeastSquaresSums:

@@ -62,17 +62,12 @@ class Image(NamedTuple):
     m is the middle of the cell. A map that jumps has several images, which together contain every next state of each
     cell; where one is enough they are equal.
 
-    Attributes:
-        after: y ``[k, d]``.
-        slopes: the middles of the entries of J ``[k, d, d]``.
-        spreads: their largest deviations ``[k, d, d]``.
-
     :meta private:
     """
 
-    after: Array
-    slopes: Array
-    spreads: Array
+    after: Array  # y ``[k, d]``
+    slopes: Array  # the middles of the entries of J ``[k, d, d]``
+    spreads: Array  # their largest deviations ``[k, d, d]``
 
     def at(self, rows: Any) -> Image:
         """Those of some cells."""
@@ -129,15 +124,11 @@ class ValueReward(Record):
 class Answers(Record):
     """The next states of the middles of all live cells, and declared Lipschitz constants.
 
-    Attributes:
-        next_states: answers of the simulator ``[A, n, d]``.
-        lipschitz: L ``[A, d, d]``.
-
     :meta private:
     """
 
-    next_states: Annotated[Array, Shape("A n d")]
-    lipschitz: Annotated[Array, Shape("A d d")]
+    next_states: Annotated[Array, Shape("A n d")]  # answers of the simulator ``[A, n, d]``
+    lipschitz: Annotated[Array, Shape("A d d")]  # L ``[A, d, d]``
 
     @property
     def n_actions(self) -> int:
@@ -847,17 +838,11 @@ def _places(grid: Cells) -> float:
 
 
 class _Affine(NamedTuple):
-    """A function of the state in each of k cells with middles m: value + slopes·(s − m) ± radius.
+    """A function of the state in each of k cells with middles m: value + slopes·(s − m) ± radius."""
 
-    Attributes:
-        value: ``[k]``.
-        slopes: ``[k, d]``.
-        radius: ``[k]``.
-    """
-
-    value: Array
-    slopes: Array
-    radius: Array
+    value: Array  # ``[k]``
+    slopes: Array  # ``[k, d]``
+    radius: Array  # ``[k]``
 
     def at(self, rows: Any) -> _Affine:
         return _Affine(*(entry[rows] for entry in self))
@@ -874,17 +859,11 @@ class _Affine(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """Boxes of cells, each as the union of 2ᵈ boxes of equal size.
+    """Boxes of cells, each as the union of 2ᵈ boxes of equal size."""
 
-    Attributes:
-        grid: of the cells.
-        sizes: of these along each coordinate.
-        numbers: of their first cells ``[2ᵈ, k]``.
-    """
-
-    grid: Cells
-    sizes: tuple[int, ...]
-    numbers: NDArray[np.int32]
+    grid: Cells  # of the cells
+    sizes: tuple[int, ...]  # of these along each coordinate
+    numbers: NDArray[np.int32]  # of their first cells ``[2ᵈ, k]``
 
     @classmethod
     def of(cls, first: NDArray[np.int32], last: NDArray[np.int32], grid: Cells) -> _Window:
@@ -928,21 +907,13 @@ class _Window(NamedTuple):
 
 
 class _Gradients(NamedTuple):
-    """V̂ and the ends of its partial derivatives.
+    """V̂ and the ends of its partial derivatives."""
 
-    Attributes:
-        grid: of the cells.
-        table: V̂ at its points.
-        low: the least ∂V̂/∂s_j in each cell ``[d, c]``: on its edges.
-        high: the largest.
-        prepared: for windows of some sizes.
-    """
-
-    grid: Cells
-    table: Array
-    low: Array
-    high: Array
-    prepared: dict[tuple[int, ...], list[tuple[Array, Array]]]
+    grid: Cells  # of the cells
+    table: Array  # V̂ at its points
+    low: Array  # the least ∂V̂/∂s_j in each cell ``[d, c]``: on its edges
+    high: Array  # the largest
+    prepared: dict[tuple[int, ...], list[tuple[Array, Array]]]  # for windows of some sizes
 
     @classmethod
     def of(cls, grid: Cells, table: Array) -> _Gradients:
@@ -966,18 +937,12 @@ class _Gradients(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The image of k cells, and V̂ there.
+    """The image of k cells, and V̂ there."""
 
-    Attributes:
-        image: clipped to the domain.
-        first: the first cell along each coordinate that they meet ``[k, d]``.
-        last: the last one.
-        value, gradient, radius: V̂ of the next states, as a function of the state (`_Affine`).
-    """
-
-    image: Image
-    first: NDArray[np.int32]
-    last: NDArray[np.int32]
+    image: Image  # clipped to the domain
+    first: NDArray[np.int32]  # the first cell along each coordinate that they meet ``[k, d]``
+    last: NDArray[np.int32]  # the last one
+    # value, gradient, radius: V̂ of the next states, as a function of the state (`_Affine`)
     value: Array
     gradient: Array
     radius: Array
@@ -1069,19 +1034,12 @@ def _above(mine: _Parts, its: _Parts, gradients: _Gradients, halves: Array) -> A
 
 
 class _Block(NamedTuple):
-    """What follows from the next states of some live cells.
+    """What follows from the next states of some live cells."""
 
-    Attributes:
-        rows: the numbers of the live cells ``[n]``.
-        advantages: the least V̂(f_π(s)) − V̂(f_a(s)) of each action, ∞ for that of the policy ``[A, n]``.
-        excess: V̂ − R − γV̂∘f_π and R + γV̂∘f_a − V̂ at most ``[1 + A, n]``; empty without R.
-        parts: of the policy, and, with R, of each action.
-    """
-
-    rows: NDArray[np.intp]
-    advantages: Array
-    excess: Array
-    parts: Sequence[_Parts]
+    rows: NDArray[np.intp]  # the numbers of the live cells ``[n]``
+    advantages: Array  # the least V̂(f_π(s)) − V̂(f_a(s)) of each action, ∞ for that of the policy ``[A, n]``
+    excess: Array  # V̂ − R − γV̂∘f_π and R + γV̂∘f_a − V̂ at most ``[1 + A, n]``; empty without R
+    parts: Sequence[_Parts]  # of the policy, and, with R, of each action
 
     @classmethod
     def of(
@@ -1125,15 +1083,10 @@ def _greedy(actions: Sequence[_Parts], gradients: _Gradients, halves: Array, rou
 
 
 class _Reach(NamedTuple):
-    """The cells that the next states of all live cells meet.
+    """The cells that the next states of all live cells meet."""
 
-    Attributes:
-        window: the boxes, those of one live cell after those of another.
-        starts: the first box of each live cell ``[n]``.
-    """
-
-    window: _Window
-    starts: NDArray[np.intp]
+    window: _Window  # the boxes, those of one live cell after those of another
+    starts: NDArray[np.intp]  # the first box of each live cell ``[n]``
 
     @classmethod
     def of(cls, blocks: Sequence[_Block], number: int, grid: Cells) -> _Reach:

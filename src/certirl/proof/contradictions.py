@@ -298,20 +298,14 @@ def distance_from(columns: Basis, states: Array, ends: Array, level: float) -> f
 
 
 class Excess(NamedTuple):
-    """Next states that are nearer to predictions than noise allows.
+    """Next states that are nearer to predictions than noise allows."""
 
-    Attributes:
-        half: half the length of the intervals around predictions.
-        allowed, seen: the share of next states within them, by the declaration at most and in the data.
-        n: the rows compared.
-        std: the standard deviation of next states around predictions.
-    """
-
-    half: float
+    half: float  # half the length of the intervals around predictions
+    # allowed, seen: the share of next states within them, by the declaration at most and in the data
     allowed: float
     seen: float
-    n: int
-    std: float
+    n: int  # the rows compared
+    std: float  # the standard deviation of next states around predictions
 
 
 def excess(

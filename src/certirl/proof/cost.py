@@ -28,19 +28,12 @@ _COPIES = 2  # of a log, while it is divided
 
 
 class Cost(NamedTuple):
-    """What a proof costs, about.
+    """What a proof costs, about."""
 
-    Attributes:
-        transitions: of all actions, for training and for the proof.
-        seconds: for walking through them.
-        bytes: of memory, beside the log.
-        most: whether fewer may do, since they are drawn.
-    """
-
-    transitions: int
-    seconds: float
-    bytes: float
-    most: bool
+    transitions: int  # of all actions, for training and for the proof
+    seconds: float  # for walking through them
+    bytes: float  # of memory, beside the log
+    most: bool  # whether fewer may do, since they are drawn
 
     def __str__(self) -> str:
         data = f"a proof from {'at most ' * self.most}{self.transitions:,} transitions"

@@ -34,17 +34,14 @@ _STEPS = 100  # of Newton's method at most
 class DriftSums(Record):
     """What the proof uses of the rows, states and next states in units in which the interval is [−1, 1].
 
-    Attributes:
-        inside: of the rows of each action whose next states are inside: n, Σs, Σs², Σs', Σss' ``[A, 5]``.
-        walls: action, next state (−1 or 1) and state of every row at an end ``[m, 3]``.
-        rows: "independent" of each other; "paired", where those of different actions may share random numbers; or
-            "dependent", each on those before it.
-
     :meta private:
     """
 
+    # of the rows of each action whose next states are inside: n, Σs, Σs², Σs', Σss' ``[A, 5]``
     inside: Annotated[Array, Shape("A 5")]
-    walls: Annotated[Array, Shape("m 3")]
+    walls: Annotated[Array, Shape("m 3")]  # action, next state (−1 or 1) and state of every row at an end ``[m, 3]``
+    # "independent" of each other; "paired", where those of different actions may share random numbers; or "dependent",
+    # each on those before it
     rows: Annotated[str, Words("independent", "paired", "dependent")]
 
     @classmethod
@@ -77,19 +74,12 @@ class DriftSums(Record):
 
 
 class Drift(NamedTuple):
-    """A set that holds the coefficients θ of all drifts, but for a probability.
+    """A set that holds the coefficients θ of all drifts, but for a probability."""
 
-    Attributes:
-        coefficients: θ̂ of each action ``[A, 2]``.
-        shape: K of the bound |Σ_a v_a·(θ_a − θ̂_a)| ≤ (Σ_a v_aᵀK_av_a)^½ for all v ``[A, 2, 2]``.
-        std: σ, in units in which the interval is [−1, 1].
-        wall: next states count as at an end from this on, and from −this.
-    """
-
-    coefficients: Array
-    shape: Array
-    std: float
-    wall: float = 1.0
+    coefficients: Array  # θ̂ of each action ``[A, 2]``
+    shape: Array  # K of the bound |Σ_a v_a·(θ_a − θ̂_a)| ≤ (Σ_a v_aᵀK_av_a)^½ for all v ``[A, 2, 2]``
+    std: float  # σ, in units in which the interval is [−1, 1]
+    wall: float = 1.0  # next states count as at an end from this on, and from −this
 
     def size(self, functionals: Array) -> Array:
         """The bound (K1) for functionals v ``[…, A, 2]``."""

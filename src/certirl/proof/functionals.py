@@ -33,23 +33,14 @@ BLOCK = 1024  # points worked on at once
 
 
 class Noise(NamedTuple):
-    """What bounds the noise of n functionals by (16) to (18).
+    """What bounds the noise of n functionals by (16) to (18)."""
 
-    Attributes:
-        value: observed second moments ΣZ(V̂)² ``[n]``.
-        operator: bounds on ΣZ(u)² for u of size 1 ``[n]``: S₀ = Σ_i ΣZ(f_i)²; pointwise S₁, from Σ x xᵀ alone.
-        cross: ΣZ(V̂)Z(f_i) ``[n, r]``.
-        largest: bounds on |Z(V̂)| and on |Z(u)| for u of size 1 ``[n, 2]``.
-        powers: observed ΣZ(V̂)³ and ΣZ(V̂)⁴ ``[n, 2]``; ``[n, 0]`` where they were not summed.
-        expected: ΣZ(V̂)² as training data let us expect it ``[n]``.
-    """
-
-    value: Array
-    operator: Array
-    cross: Array
-    largest: Array
-    powers: Array
-    expected: Array
+    value: Array  # observed second moments ΣZ(V̂)² ``[n]``
+    operator: Array  # bounds on ΣZ(u)² for u of size 1 ``[n]``: S₀ = Σ_i ΣZ(f_i)²; pointwise S₁, from Σ x xᵀ alone
+    cross: Array  # ΣZ(V̂)Z(f_i) ``[n, r]``
+    largest: Array  # bounds on |Z(V̂)| and on |Z(u)| for u of size 1 ``[n, 2]``
+    powers: Array  # observed ΣZ(V̂)³ and ΣZ(V̂)⁴ ``[n, 2]``; ``[n, 0]`` where they were not summed
+    expected: Array  # ΣZ(V̂)² as training data let us expect it ``[n]``
 
     def grown(self, growth: float) -> Noise:
         """For ``growth`` times the data: weights are inverse to their amount."""
@@ -63,40 +54,27 @@ class Noise(NamedTuple):
 
 
 class Points(NamedTuple):
-    """Functionals at points.
+    """Functionals at points."""
 
-    Attributes:
-        value: observed ΣZ(V̂ + c̃) ``[n]``.
-        turned: the length of (I − K̂)⁻ᵀ(ΣZ(f_i))_i ``[n]``.
-        noise: as above.
-        mismatch: by (5) the length of weights of the regression less fixed ones, times the noise ``[n, A]``; ``[n, 0]``
-            where no weights were fixed before.
-        magnified: Ω, by how much the functionals can magnify what the columns miss ``[n]``: Lemma 2.
-    """
-
-    value: Array
-    turned: Array
-    noise: Noise
+    value: Array  # observed ΣZ(V̂ + c̃) ``[n]``
+    turned: Array  # the length of (I − K̂)⁻ᵀ(ΣZ(f_i))_i ``[n]``
+    noise: Noise  # as above
+    # by (5) the length of weights of the regression less fixed ones, times the noise ``[n, A]``; ``[n, 0]`` where no
+    # weights were fixed before
     mismatch: Array
-    magnified: Array
+    magnified: Array  # Ω, by how much the functionals can magnify what the columns miss ``[n]``: Lemma 2
 
 
 class Lengths(NamedTuple):
-    """What bounds the length of the noise of a vector by Lemma 6.
+    """What bounds the length of the noise of a vector by Lemma 6."""
 
-    Attributes:
-        size: its entries.
-        trace: of the second moments of the vector, for V̂ and for the f_i together ``[2]``; pointwise, instead of the
-            latter, of the matrix H of Lemma 7 for every function between −1 and 1.
-        top: their largest eigenvalues ``[2]``.
-        longest: bounds on the length of a term ``[2]``.
-        expected_trace, expected_top: as training data let us expect them ``[2]``.
-    """
-
-    size: int
+    size: int  # its entries
+    # of the second moments of the vector, for V̂ and for the f_i together ``[2]``; pointwise, instead of the latter, of
+    # the matrix H of Lemma 7 for every function between −1 and 1
     trace: Array
-    top: Array
-    longest: Array
+    top: Array  # their largest eigenvalues ``[2]``
+    longest: Array  # bounds on the length of a term ``[2]``
+    # expected_trace, expected_top: as training data let us expect them ``[2]``
     expected_trace: Array
     expected_top: Array
 
@@ -113,44 +91,27 @@ class Lengths(NamedTuple):
 
 
 class Error(NamedTuple):
-    """The functionals that give the coefficients of û in the f_i, as one vector.
+    """The functionals that give the coefficients of û in the f_i, as one vector."""
 
-    Attributes:
-        value: observed, of V̂ ``[m − 1]``.
-        matrix: K̂: column i is the vector for f_i ``[m − 1, m − 1]``.
-        noise: of the vector.
-        mismatch: as for `Points`, the largest over all directions ``[A]``, or ``[0]``.
-        magnified: Ω_N, by how much the vector can magnify what the columns miss.
-    """
-
-    value: Array
-    matrix: Array
-    noise: Lengths
-    mismatch: Array
-    magnified: float
+    value: Array  # observed, of V̂ ``[m − 1]``
+    matrix: Array  # K̂: column i is the vector for f_i ``[m − 1, m − 1]``
+    noise: Lengths  # of the vector
+    mismatch: Array  # as for `Points`, the largest over all directions ``[A]``, or ``[0]``
+    magnified: float  # Ω_N, by how much the vector can magnify what the columns miss
 
 
 class Visits(NamedTuple):
-    """Of one action and one tent, at points ``[n]`` each, in the order of the harmonics the curve ``[k]``.
+    """Of one action and one tent, at points ``[n]`` each, in the order of the harmonics the curve ``[k]``."""
 
-    Attributes:
-        action, tent: their numbers.
-        curve: observed.
-        observed: second moments.
-        largest: the largest terms.
-        expected: second moments, from training data alone.
-        mismatch: as for `Points`; empty where no weights were fixed before.
-        noise: of the whitened vector; None where no weights were fixed before.
-    """
-
+    # action, tent: their numbers
     action: int
     tent: int
-    curve: Array
-    observed: Array
-    largest: Array
-    expected: Array
-    mismatch: Array
-    noise: Lengths | None
+    curve: Array  # observed
+    observed: Array  # second moments
+    largest: Array  # the largest terms
+    expected: Array  # second moments, from training data alone
+    mismatch: Array  # as for `Points`; empty where no weights were fixed before
+    noise: Lengths | None  # of the whitened vector; None where no weights were fixed before
 
     def grown(self, growth: float) -> Visits:
         """For ``growth`` times the data."""

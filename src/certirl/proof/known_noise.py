@@ -48,39 +48,23 @@ _EVALUATION = 2.0**-50  # of a reward, relative to its largest value
 
 
 class Setting(NamedTuple):
-    """What is to be proved.
+    """What is to be proved."""
 
-    Attributes:
-        drift: the set of drifts.
-        discount: γ.
-        reward: R at the nodes ``[N + 1]``.
-        actions: of the expert at the nodes ``[N + 1]``.
-    """
-
-    drift: Drift
-    discount: float
-    reward: Array
-    actions: NDArray[np.intp]
+    drift: Drift  # the set of drifts
+    discount: float  # γ
+    reward: Array  # R at the nodes ``[N + 1]``
+    actions: NDArray[np.intp]  # of the expert at the nodes ``[N + 1]``
 
 
 class Loss(NamedTuple):
-    """A lower bound on D_ba in each cell.
+    """A lower bound on D_ba in each cell."""
 
-    Attributes:
-        curve: the estimate at the end of the cell where it is less by its error ``[N]``.
-        estimation: its error of first order there ``[N]``.
-        second: what is of second order ``[N]``.
-        grid: what functions that are linear between nodes miss.
-        rounding: the allowance for it.
-        node: the end ``[N]``.
-    """
-
-    curve: Array
-    estimation: Array
-    second: Array
-    grid: float
-    rounding: float
-    node: NDArray[np.intp]
+    curve: Array  # the estimate at the end of the cell where it is less by its error ``[N]``
+    estimation: Array  # its error of first order there ``[N]``
+    second: Array  # what is of second order ``[N]``
+    grid: float  # what functions that are linear between nodes miss
+    rounding: float  # the allowance for it
+    node: NDArray[np.intp]  # the end ``[N]``
 
     @property
     def lower(self) -> Array:
@@ -89,15 +73,10 @@ class Loss(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What is proved of D_ba and V.
+    """What is proved of D_ba and V."""
 
-    Attributes:
-        pairs: of every pair (b, a), b used by the expert or not.
-        span: V(s_1) − V(s_2) is at least this for two states.
-    """
-
-    pairs: dict[tuple[int, int], Loss]
-    span: float
+    pairs: dict[tuple[int, int], Loss]  # of every pair (b, a), b used by the expert or not
+    span: float  # V(s_1) − V(s_2) is at least this for two states
 
 
 class _Kernel:
@@ -245,23 +224,15 @@ def _largest(values: Array) -> Array:
 class KnownNoise(Record):
     """What a certificate with known noise rests on.
 
-    Attributes:
-        domain: the interval of states.
-        discount: γ.
-        std: σ, of the noise.
-        reward: R at the nodes, between which it is linear ``[n]``.
-        actions: of the expert at the nodes ``[n]``.
-        sums: of the transitions.
-
     :meta private:
     """
 
-    domain: Box
-    discount: float
-    std: float
-    reward: Annotated[Array, Shape("n")]
-    actions: Annotated[NDArray[np.intp], Shape("n")]
-    sums: DriftSums
+    domain: Box  # the interval of states
+    discount: float  # γ
+    std: float  # σ, of the noise
+    reward: Annotated[Array, Shape("n")]  # R at the nodes, between which it is linear ``[n]``
+    actions: Annotated[NDArray[np.intp], Shape("n")]  # of the expert at the nodes ``[n]``
+    sums: DriftSums  # of the transitions
 
     @property
     def half(self) -> float:
@@ -529,27 +500,16 @@ class AffineGaussian(Declaration):
 
 
 class NoiseCase(NamedTuple):
-    """What is to be proved of a reward, whatever the transitions say.
+    """What is to be proved of a reward, whatever the transitions say."""
 
-    Attributes:
-        source: of the transitions.
-        discount: γ.
-        std: σ, of the noise.
-        reward: R at the nodes ``[n]``.
-        actions: of the expert at the nodes ``[n]``.
-        allowed: the half-width of the tube that was asked for; 0 for an expert of one action.
-        rows: how transitions depend on each other, and what is assumed of that.
-        notes: what is assumed of the reward and of the expert, in words.
-    """
-
-    source: Source
-    discount: float
-    std: float
-    reward: Array
-    actions: NDArray[np.intp]
-    allowed: float
-    rows: tuple[str, str]
-    notes: tuple[str, ...]
+    source: Source  # of the transitions
+    discount: float  # γ
+    std: float  # σ, of the noise
+    reward: Array  # R at the nodes ``[n]``
+    actions: NDArray[np.intp]  # of the expert at the nodes ``[n]``
+    allowed: float  # the half-width of the tube that was asked for; 0 for an expert of one action
+    rows: tuple[str, str]  # how transitions depend on each other, and what is assumed of that
+    notes: tuple[str, ...]  # what is assumed of the reward and of the expert, in words
 
     @classmethod
     def of(
@@ -618,15 +578,10 @@ class NoiseCase(NamedTuple):
 
 
 class NoisePlan(NamedTuple):
-    """How a search proves a reward: see `certirl.solver.search.Plan`.
+    """How a search proves a reward: see `certirl.solver.search.Plan`."""
 
-    Attributes:
-        case: what is to be proved.
-        training: the numbers of the training transitions.
-    """
-
-    case: NoiseCase
-    training: KnownNoise
+    case: NoiseCase  # what is to be proved
+    training: KnownNoise  # the numbers of the training transitions
 
     def forecast(self, samples: int, delta: float) -> Forecast:
         """What as many transitions of each action should prove: errors of drifts fall like n^−½."""
@@ -651,21 +606,13 @@ class NoisePlan(NamedTuple):
 
 
 class ByKnownNoise(NamedTuple):
-    """The theorem by which a search proves rewards: see `certirl.solver.search.Theorem`.
+    """The theorem by which a search proves rewards: see `certirl.solver.search.Theorem`."""
 
-    Attributes:
-        source: of the transitions.
-        declared: of the dynamics.
-        policy: the expert.
-        discount: γ.
-        tube: the half-width asked for, if any.
-    """
-
-    source: Source
-    declared: AffineGaussian
-    policy: Policy
-    discount: float
-    tube: float | None
+    source: Source  # of the transitions
+    declared: AffineGaussian  # of the dynamics
+    policy: Policy  # the expert
+    discount: float  # γ
+    tube: float | None  # the half-width asked for, if any
 
     def case(self, reward: Any) -> NoiseCase:
         """What is to be proved of a reward."""

@@ -66,49 +66,29 @@ class Tube(Record):
 
 
 class Margin(NamedTuple):
-    """A lower bound on D_ba over states: ``estimated`` less the losses.
+    """A lower bound on D_ba over states: ``estimated`` less the losses."""
 
-    Attributes:
-        pair: (b, a): b is taken, a is not.
-        value: the bound.
-        estimated: the estimate that the losses are subtracted from.
-        losses: by name.
-        state: where that is ``[d]``.
-    """
-
-    pair: tuple[int, int]
-    value: float
-    estimated: float
-    losses: dict[str, float]
-    state: Array
+    pair: tuple[int, int]  # (b, a): b is taken, a is not
+    value: float  # the bound
+    estimated: float  # the estimate that the losses are subtracted from
+    losses: dict[str, float]  # by name
+    state: Array  # where that is ``[d]``
 
 
 class Reading(NamedTuple):
-    """What bounds say of the expert.
+    """What bounds say of the expert."""
 
-    Attributes:
-        margins: one for each alternative action of a constant expert, ascending; else the least of all.
-        regret: the value lost at worst by following the expert instead of the best policy.
-        tube: None for an expert of one action.
-    """
-
-    margins: list[Margin]
-    regret: float
-    tube: Tube | None
+    margins: list[Margin]  # one for each alternative action of a constant expert, ascending; else the least of all
+    regret: float  # the value lost at worst by following the expert instead of the best policy
+    tube: Tube | None  # None for an expert of one action
 
 
 class PairBounds(NamedTuple):
-    """Lower bounds on D_ba, the advantage of action b over action a.
+    """Lower bounds on D_ba, the advantage of action b over action a."""
 
-    Attributes:
-        pair: (b, a).
-        lower: in every cell of the expert's grid ``[cells]``.
-        worst: the least of them among some cells, with its parts.
-    """
-
-    pair: tuple[int, int]
-    lower: Array
-    worst: Callable[[NDArray[np.bool_]], Margin]
+    pair: tuple[int, int]  # (b, a)
+    lower: Array  # in every cell of the expert's grid ``[cells]``
+    worst: Callable[[NDArray[np.bool_]], Margin]  # the least of them among some cells, with its parts
 
 
 def read_cells(

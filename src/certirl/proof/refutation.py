@@ -304,17 +304,11 @@ def _largest_terms(cover: Cover, q: Array, middle: Array, half: Array, *, paired
 
 @dataclass(frozen=True, eq=False)
 class Attempt(Record):
-    """A refutation that training data suggest: what fresh data will be asked, and what they should answer.
+    """A refutation that training data suggest: what fresh data will be asked, and what they should answer."""
 
-    Attributes:
-        case: the expert and the components.
-        covers: fixed before fresh data, one for each component.
-        bounds: on training data, one for each component.
-    """
-
-    case: Case
-    covers: tuple[Cover, ...]
-    bounds: tuple[Bounds, ...]
+    case: Case  # the expert and the components
+    covers: tuple[Cover, ...]  # fixed before fresh data, one for each component
+    bounds: tuple[Bounds, ...]  # on training data, one for each component
 
     def forecast(self, samples: int, delta: float) -> float:
         """Forecast 1 − error/κ for a number of fresh transitions; −inf if no bound is finite."""

@@ -36,17 +36,11 @@ _WORKSPACE, SHORTEST = 2**18, 512
 
 @dataclass(frozen=True, eq=False)
 class Sums(Record):
-    """Sums over transitions, added field by field.
+    """Sums over transitions, added field by field."""
 
-    Attributes:
-        counts: transitions per action ``[A]``.
-        gram: Σ χ ``[A, *wide]``, from which Σ x xᵀ follows.
-        paired: every state was tried with every action.
-    """
-
-    counts: Annotated[NDArray[np.int64], Shape("A")]
-    gram: Annotated[Array, Shape("A …")]
-    paired: bool
+    counts: Annotated[NDArray[np.int64], Shape("A")]  # transitions per action ``[A]``
+    gram: Annotated[Array, Shape("A …")]  # Σ χ ``[A, *wide]``, from which Σ x xᵀ follows
+    paired: bool  # every state was tried with every action
 
     def __add__(self, other: Self) -> Self:
         if self.paired != other.paired:
@@ -81,30 +75,23 @@ class Sums(Record):
 class Evidence(Sums):
     """Sums over fresh transitions for one surrogate, with P pairs of actions (`Surrogate.pairs`).
 
-    Attributes:
-        residuals: Σ x Y_c ``[A, k]``.
-        residual_moments: Σ χ Y_cY_d ``[P, *wide]``.
-        cross_moments: Σ χ (Y_cE_d(f_i) + E_c(f_i)Y_d)/2 for i = 1, …, r ``[P, r, *wide]``.
-        powers: Σ χ Y_bY_cY_d and Σ χ Y_aY_bY_cY_d for the actions of `Surrogate.tuples`, χ the products of
-            four harmonics ``[H, *wider]``; None unless `Surrogate.powers`.
-        operator_residuals: Σ E_c(π_d h_j) x ``[A, m, k]``.
-        operator_moments: Σ χ Σ_i E_c(f_i)E_d(f_i) over i ≥ 1 ``[P, *wide]``; none for a pointwise surrogate.
-        visits: Σ x O_cw, O_cw the residual of a tent ``[A, w, k]``.
-        visit_moments: Σ χ O_cw² ``[A, w, *wide]``.
-        reached: Σ ψ_i(s') for the functions ψ of a reward that is an expansion ``[A, k_R]``, else empty: no bound needs
-            them, but with them ΣY follows from R, which ties R to the sums.
-
     :meta private:
     """
 
-    residuals: Annotated[Array, Shape("A k")]
-    residual_moments: Annotated[Array, Shape("P …")]
+    residuals: Annotated[Array, Shape("A k")]  # Σ x Y_c ``[A, k]``
+    residual_moments: Annotated[Array, Shape("P …")]  # Σ χ Y_cY_d ``[P, *wide]``
+    # Σ χ (Y_cE_d(f_i) + E_c(f_i)Y_d)/2 for i = 1, …, r ``[P, r, *wide]``
     cross_moments: Annotated[Array, Shape("P r …")]
+    # Σ χ Y_bY_cY_d and Σ χ Y_aY_bY_cY_d for the actions of `Surrogate.tuples`, χ the products of four harmonics ``[H,
+    # *wider]``; None unless `Surrogate.powers`
     powers: Annotated[Array | None, Shape("H …")]
-    operator_residuals: Annotated[Array, Shape("A m k")]
+    operator_residuals: Annotated[Array, Shape("A m k")]  # Σ E_c(π_d h_j) x ``[A, m, k]``
+    # Σ χ Σ_i E_c(f_i)E_d(f_i) over i ≥ 1 ``[P, *wide]``; none for a pointwise surrogate
     operator_moments: Annotated[Array, Shape("O …")]
-    visits: Annotated[Array, Shape("A w k")]
-    visit_moments: Annotated[Array, Shape("A w …")]
+    visits: Annotated[Array, Shape("A w k")]  # Σ x O_cw, O_cw the residual of a tent ``[A, w, k]``
+    visit_moments: Annotated[Array, Shape("A w …")]  # Σ χ O_cw² ``[A, w, *wide]``
+    # Σ ψ_i(s') for the functions ψ of a reward that is an expansion ``[A, k_R]``, else empty: no bound needs them, but
+    # with them ΣY follows from R, which ties R to the sums
     reached: Annotated[Array, Shape("A K")]
 
 
@@ -113,15 +100,11 @@ class Evidence(Sums):
 class ResidualSums(Sums):
     """Sums over fresh transitions for one cover; p = K − 1 functions ψ_2 … ψ_K, k columns.
 
-    Attributes:
-        residuals: Σ E_c(ψ_i) x ``[A, p, k]``.
-        moments: Σ χ E_c(ψ_i)E_d(ψ_j) for the pairs of `row_pairs` ``[G, *wide]``.
-
     :meta private:
     """
 
-    residuals: Array
-    moments: Array
+    residuals: Array  # Σ E_c(ψ_i) x ``[A, p, k]``
+    moments: Array  # Σ χ E_c(ψ_i)E_d(ψ_j) for the pairs of `row_pairs` ``[G, *wide]``
 
 
 def row_pairs(n_actions: int, functions: int, paired: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -38,17 +38,12 @@ _REACHES = np.geomspace(1e-3, 10, 60)  # of rate × distance into the complex pl
 class LeastNoise(NamedTuple):
     """Noise with a density that is symmetric and falls on both sides of 0.
 
-    Attributes:
-        scale: a unit of length, about a standard deviation.
-        beyond: P(ξ > x) for x ≥ 0, of an array.
-        words: the law.
-
     :meta private:
     """
 
-    scale: float
-    beyond: Callable[[Array], Array]
-    words: str
+    scale: float  # a unit of length, about a standard deviation
+    beyond: Callable[[Array], Array]  # P(ξ > x) for x ≥ 0, of an array
+    words: str  # the law
 
     def within_interval(self, middle: Array, length: float) -> Array:
         """The probabilities of intervals of a length with these middles, from 0 on; at 0 it is largest."""

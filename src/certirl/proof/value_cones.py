@@ -41,17 +41,12 @@ _FLAT, _AT_ONCE = 1e-10, 30  # of least squares: what counts as no slope, and co
 class Comparisons(NamedTuple):
     """States, alternative actions and the expert, ordered by alternative action.
 
-    Attributes:
-        states: ``[m, d]``, all farther than the tube from the expert's switches.
-        actions: the alternative ``[m]``.
-        probabilities: of the expert's actions at the states ``[m, A]``.
-
     :meta private:
     """
 
-    states: Array
-    actions: NDArray[np.intp]
-    probabilities: Array
+    states: Array  # ``[m, d]``, all farther than the tube from the expert's switches
+    actions: NDArray[np.intp]  # the alternative ``[m]``
+    probabilities: Array  # of the expert's actions at the states ``[m, A]``
 
     @property
     def contrast(self) -> Array:
@@ -101,37 +96,25 @@ class Cover(Record):
 
     Its numbers are w·x for the p directions w of every cone and its mixture x, and ±e_i·x for the last mixture.
 
-    Attributes:
-        name: of the component; empty for the only one.
-        coordinates: of whole states, which it looks at; None for all.
-        functions: ψ, the class of V; the first is constant and left out, so that p = K − 1.
-        columns: φ, k of them.
-        states: of the comparisons ``[m, d]``.
-        actions: the alternative actions ``[m]``.
-        probabilities: of the expert's actions at the states ``[m, A]``.
-        corners: c_1 … c_p, with c_0 = −Σ c_i the corners of a simplex around 0 ``[p, p]``.
-        splits: (cone, u, v, e): two cones, with u + 2^e v for u and for v, replace the cone ``[F − p − 1, 4]``.
-        mixtures: λ ≥ 0 with sum 1, one for each cone and a last one whose mixture nearly vanishes ``[F + 1, m]``.
-        fits: guesses of P_cψ_2 … P_cψ_K in the harmonics of the columns ``[A, p, k]``; any guess is sound.
-        slopes: λ of the deviation bound of every number ``[F p + 2p]``.
-        shares: of δ, for every number ``[F p + 2p]``.
-
     :meta private:
     """
 
-    name: str
-    coordinates: tuple[int, ...] | None
-    functions: Basis
-    columns: Basis
-    states: Annotated[Array, Shape("m columns.dimension")]
-    actions: Annotated[NDArray[np.intp], Shape("m")]
-    probabilities: Annotated[Array, Shape("m A")]
-    corners: Annotated[Array, Shape("p p")]
+    name: str  # of the component; empty for the only one
+    coordinates: tuple[int, ...] | None  # of whole states, which it looks at; None for all
+    functions: Basis  # ψ, the class of V; the first is constant and left out, so that p = K − 1
+    columns: Basis  # φ, k of them
+    states: Annotated[Array, Shape("m columns.dimension")]  # of the comparisons ``[m, d]``
+    actions: Annotated[NDArray[np.intp], Shape("m")]  # the alternative actions ``[m]``
+    probabilities: Annotated[Array, Shape("m A")]  # of the expert's actions at the states ``[m, A]``
+    corners: Annotated[Array, Shape("p p")]  # c_1 … c_p, with c_0 = −Σ c_i the corners of a simplex around 0 ``[p, p]``
+    # (cone, u, v, e): two cones, with u + 2^e v for u and for v, replace the cone ``[F − p − 1, 4]``
     splits: Annotated[NDArray[np.intp], Shape("S 4")]
+    # λ ≥ 0 with sum 1, one for each cone and a last one whose mixture nearly vanishes ``[F + 1, m]``
     mixtures: Annotated[Array, Shape("F m")]
+    # guesses of P_cψ_2 … P_cψ_K in the harmonics of the columns ``[A, p, k]``; any guess is sound
     fits: Annotated[Array, Shape("A p columns.size")]
-    slopes: Annotated[Array, Shape("N")]
-    shares: Annotated[Array, Shape("N")]
+    slopes: Annotated[Array, Shape("N")]  # λ of the deviation bound of every number ``[F p + 2p]``
+    shares: Annotated[Array, Shape("N")]  # of δ, for every number ``[F p + 2p]``
 
     @property
     def comparisons(self) -> Comparisons:
@@ -183,17 +166,11 @@ def _split_cone(cones: list[Array], number: int, u: int, v: int, exponent: int) 
 
 
 class Regression(NamedTuple):
-    """Least squares on training data.
+    """Least squares on training data."""
 
-    Attributes:
-        fits: P̂_cψ_i in the columns, i ≥ 2 ``[A, p, k]``.
-        noise: covariances of ψ(s') − E[ψ(s') | s] within and between actions, over all states ``[A, A, p, p]``.
-        precision: (Σ x xᵀ)⁻¹ for one transition, averaged over the actions ``[k, k]``.
-    """
-
-    fits: Array
-    noise: Array
-    precision: Array
+    fits: Array  # P̂_cψ_i in the columns, i ≥ 2 ``[A, p, k]``
+    noise: Array  # covariances of ψ(s') − E[ψ(s') | s] within and between actions, over all states ``[A, A, p, p]``
+    precision: Array  # (Σ x xᵀ)⁻¹ for one transition, averaged over the actions ``[k, k]``
 
 
 def obstacle(case: Case, rows: Sequence[Comparisons], moments: Sequence[Moments]) -> str:
@@ -224,31 +201,18 @@ def regression(moments: Moments, functions: int) -> Regression:
 
 @dataclass(frozen=True, eq=False)
 class ConeSearch(Record):
-    """The search for cones and mixtures in coordinates in which the noise is round; forecasts only, nothing is proved.
+    """The search for cones and mixtures in coordinates in which the noise is round: forecasts, no proof."""
 
-    Attributes:
-        points: the rows ρ_i ``[m, p]``; ordered by alternative action.
-        contrast: the coefficient of every P_c in a row ``[m, A]``, with sum 0.
-        lever: ``[k, m]``; squared lengths are the variances of fits at the states of the rows, for unit noise.
-        noise: covariances of ψ(s') within and between actions ``[A, A, p, p]``.
-        values: ψ at some states ``[p, …]``, for the range of w·ψ.
-        tail: τ.
-        samples: fresh transitions per action that are planned.
-        log_term: L that is planned.
-        alternatives: ν of the alternatives, in order, that every mixture has ``[A − 1]``; a single 1 for any.
-        most: the most cones.
-    """
-
-    points: Array
-    contrast: Array
-    lever: Array
-    noise: Array
-    values: Array
-    tail: float
-    samples: float
-    log_term: float
-    alternatives: Array
-    most: int
+    points: Array  # the rows ρ_i ``[m, p]``; ordered by alternative action
+    contrast: Array  # the coefficient of every P_c in a row ``[m, A]``, with sum 0
+    lever: Array  # ``[k, m]``; squared lengths are the variances of fits at the states of the rows, for unit noise
+    noise: Array  # covariances of ψ(s') within and between actions ``[A, A, p, p]``
+    values: Array  # ψ at some states ``[p, …]``, for the range of w·ψ
+    tail: float  # τ
+    samples: float  # fresh transitions per action that are planned
+    log_term: float  # L that is planned
+    alternatives: Array  # ν of the alternatives, in order, that every mixture has ``[A − 1]``; a single 1 for any
+    most: int  # the most cones
 
     @cached_property
     def reward(self) -> Array | None:

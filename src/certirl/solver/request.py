@@ -33,35 +33,22 @@ NO_PROOF_FROM_MOMENTS = "a certificate needs transitions that the reward was not
 
 @dataclass(frozen=True, eq=False)
 class Request(Record):
-    """A call of `solve` after all checks; what is left out there is decided here.
+    """A call of `solve` after all checks; what is left out there is decided here."""
 
-    Attributes:
-        source: a simulator or a log; None for moments.
-        moments: the moments; None for a simulator or a log.
-        policy: the expert.
-        method: by which the reward is found.
-        discount: γ.
-        domain, n_actions: of the source.
-        columns: as in `solve`.
-        components: names, coordinates and bases, one for a state that is not divided; none if the basis is to be
-            chosen.
-        samples: transitions per action, or the most of them.
-        trials: the most transitions per action by which the answer is tried; None for as many as it took.
-        paired, delta, tail, dynamics, tube, regret, progress: as in `solve`.
-        rng: a seed or Generator; None for a log without one.
-    """
-
-    source: Source | None
-    moments: Moments | None
-    policy: Policy
-    method: Method
-    discount: float
+    source: Source | None  # a simulator or a log; None for moments
+    moments: Moments | None  # the moments; None for a simulator or a log
+    policy: Policy  # the expert
+    method: Method  # by which the reward is found
+    discount: float  # γ
+    # domain, n_actions: of the source
     domain: Box
     n_actions: int
-    columns: Any
+    columns: Any  # as in `solve`
+    # names, coordinates and bases, one for a state that is not divided; none if the basis is to be chosen
     components: tuple[Component, ...]
-    samples: int
-    trials: int | None
+    samples: int  # transitions per action, or the most of them
+    trials: int | None  # the most transitions per action by which the answer is tried; None for as many as it took
+    # paired, delta, tail, dynamics, tube, regret, progress: as in `solve`
     paired: bool | None
     delta: float | None
     tail: TailLike
@@ -69,7 +56,7 @@ class Request(Record):
     tube: float | None
     regret: float | None
     progress: Any
-    rng: Any
+    rng: Any  # a seed or Generator; None for a log without one
 
     @cached_property
     def generator(self) -> np.random.Generator:
