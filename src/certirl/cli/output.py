@@ -158,14 +158,9 @@ def deliver(
 ) -> Answer:
     """Write the record and its picture, then print; files that could not be written are an error only after that.
 
-    Args:
-        record: the result.
-        options: with ``output`` and ``plot``, where the command has them.
-        code: the exit code.
-        label: what to call the record where its file is named; none is written if it is empty.
-        hint: what can be done with the file.
-        lines: what to print first, in place of the record.
-        draw: writes the picture to a path, in place of the record's ``plot``.
+    The file of the record is called ``label``; none is written if it is empty. ``hint`` says what can be done with it.
+    ``lines`` are printed first in place of the record, and ``draw`` writes the picture to a path in place of its
+    ``plot``.
     """
     from certirl.solver.solution import Solution
 

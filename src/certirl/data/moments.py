@@ -302,12 +302,9 @@ def accumulate(
 
     Memory does not grow with the length of the stream. Chunks are worked on in parallel (`certirl.ground.work`).
 
-    Args:
-        stream: the data.
-        pairs: functions of next states and functions of states.
-        n_actions: the number of actions.
-        folds: row r of a piece goes to fold ``r mod folds``, so that every fold has rows from all parts of the data.
-        views: the coordinates that each pair is about; all of them if left out.
+    Pairs are functions of next states and functions of states; ``views`` are the coordinates that each is about, all of
+    them if left out. Row r of a piece goes to fold ``r mod folds``, so that every fold has rows from all parts of the
+    data.
     """
     chunks, coordinates = chunks_of(stream), None if views is None else tuple(map(tuple, views))
     kernel = kernel_for(chunks, max(rows.size + columns.size for rows, columns in pairs))

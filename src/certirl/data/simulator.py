@@ -88,11 +88,9 @@ def as_generator(rng: Any, role: str = "", *, plain: bool = False) -> RoleGenera
 
     Draws use generators spawned from its seed sequence, which do not depend on the numbers drawn from it before.
 
-    Args:
-        rng: a seed or a Generator.
-        role: the task. The same seed gives different roles independent numbers, and so do two Generators of the same
-            seed, so that a certificate with the seed of its solution does not see the same data again.
-        plain: a seed is used without the role, which then applies to Generators alone.
+    The same seed gives different roles independent numbers, and so do two Generators of the same seed, so that a
+    certificate with the seed of its solution does not see the same data again. With ``plain`` a seed is used without
+    the role, which then applies to Generators alone.
     """
     if rng is None:
         raise TypeError("rng is needed wherever something is drawn: pass a seed (rng=0) or a numpy Generator")

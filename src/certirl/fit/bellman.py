@@ -168,14 +168,9 @@ def exact_operators(
 ) -> Operators:
     """What `estimate` would say of infinitely many transitions: ``Z_ij = ∫ (P_a φ_i)(s) φ_j(s) μ(s) ds`` by quadrature.
 
-    Args:
-        rows: the row basis, placed.
-        columns: how many of its functions describe the state; all if None.
-        ends: the next states of the quadrature ``[m, d]``.
-        quadrature: states ``[n, d]`` and their weights for μ ``[n]``.
-        moved: (states, weights, action, values at the ends ``[m, k]``) to P_a of these functions ``[n, k]`` and to the
-            weight with which the ends are visited ``[m]``.
-        n_actions: A.
+    The quadrature has states ``[n, d]`` and their weights for μ ``[n]``; ``ends`` are its next states ``[m, d]``.
+    ``moved`` makes of (states, weights, action, values at the ends ``[m, k]``) P_a of these functions ``[n, k]`` and
+    the weight with which the ends are visited ``[m]``.
     """
     narrow = rows.resized(rows.size if columns is None else columns)
     s, weights = quadrature

@@ -108,15 +108,9 @@ def compare(
 ) -> tuple[Comparison, Plan]:
     """Compare a policy with the plan on R alone, on the same grid or by rollouts; the comparison and the plan.
 
-    Args:
-        simulator: the dynamics, as for `plan`.
-        reward: R.
-        value: V, the policy's value under a reward near R; 0 in terminal states.
-        policy: what is compared with the plan.
-        states: over which regret and loss are averaged ``[n, d]``.
-        discount: γ.
-        judged: at which of the states agreement is counted ``[n]``; all of them if left out.
-        rollouts: simulate policies in few coordinates, too: on a grid a policy strays from its path.
+    V, ``value``, is the policy's value under a reward near R, 0 in terminal states. Regret and loss are averaged over
+    the states ``[n, d]``; agreement is counted at those that are ``judged`` ``[n]``, all of them if left out. With
+    ``rollouts`` policies are simulated in few coordinates, too: on a grid a policy strays from its path.
     """
     size, domain, rng = size_of(simulator, rollouts=rollouts), as_domain(simulator.domain), as_generator(0, "plan")
     process = Process(simulator, reward, None, discount, size.draws, rng).limited(spread(states, POOL))

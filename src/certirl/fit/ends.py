@@ -68,14 +68,8 @@ def follow(
     Policies meet the same noise, and are asked about once as long as they do the same: the ends of two policies that
     are nearly the same then differ in few episodes, and few episodes tell how often.
 
-    Args:
-        simulator: the dynamics.
-        policies: what is followed.
-        starts: ``[n, d]``.
-        limits: the most steps of each episode ``[n]``.
-        rng: the generator.
-        at: the step after which the state of each episode is kept as `Episodes.midway` ``[n]``; 0 if left out.
-        discount: γ, of returns.
+    ``limits`` are the most steps of each episode ``[n]``. ``at`` is the step after which its state is kept as
+    `Episodes.midway` ``[n]``; 0 if left out.
     """
     domain, paid, n = as_domain(simulator.domain), getattr(simulator, "reward", None), len(starts)
     at = np.zeros(n, dtype=np.intp) if at is None else at
@@ -271,15 +265,8 @@ def compare_ends(
 ) -> Reached | None:
     """What a plan and the expert reach from the same states: even ones, and states of the expert's own.
 
-    Args:
-        simulator: the dynamics.
-        plan: the policy of the plan.
-        policy: the expert.
-        states: even ones ``[n, d]``, of which the first are taken.
-        avoided: boxes of ends that the expert avoids ``[b, 2, d]``; None if they are to be found.
-        rows: of one action that the simulator may be asked about.
-        discount: γ.
-        rng: the generator.
+    Of the states, even ones ``[n, d]``, the first are taken. ``avoided`` are boxes of ends that the expert avoids ``[b,
+    2, d]``, None if they are to be found; ``rows`` those of one action that the simulator may be asked about.
 
     Returns:
         None if the rows are too few, or there are no ends and no returns to compare.

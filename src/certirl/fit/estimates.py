@@ -73,11 +73,8 @@ class EffectModel(Record):
     def error(self, problem: ValueProblem, w: Array, fitted: float, effect: float) -> float:
         """The error of action values over the effect of an action.
 
-        Args:
-            problem: the dynamics.
-            w: the coefficients of V.
-            fitted: what functions of the state miss of the action values.
-            effect: the root mean square difference of two actions' values.
+        w are the coefficients of V; ``fitted`` is what functions of the state miss of the action values, ``effect`` the
+        root mean square difference of two actions' values.
         """
         return fitted / effect
 

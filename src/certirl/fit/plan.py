@@ -469,12 +469,8 @@ def fitted_plan(
     Its return is estimated by others: among many the best one is also the luckiest. Few start states are used for both,
     with other random numbers.
 
-    Args:
-        process: what is planned in.
-        pool: states all over the box, or of the log ``[n, d]``; some are in the fit of every round.
-        starts: from which the plan should do well ``[n, d]``; states of the pool if left out.
-        settings: of V, to be compared.
-        rng: the generator.
+    The pool has states all over the box, or those of the log ``[n, d]``; some are in the fit of every round. From the
+    ``starts`` the plan should do well; states of the pool if left out. The settings of V are compared.
     """
     pool = pool[~process.terminal(pool)]
     fitted, tried = (pool[::2], pool[1::2]) if starts is None else (starts[::2], starts[len(starts) > 1 :: 2])

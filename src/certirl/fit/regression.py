@@ -204,14 +204,10 @@ def best_columns(
 
     Smaller sets are the first functions of larger ones, so that the sums of the largest hold those of all.
 
-    Args:
-        log: the transitions.
-        held_out: the rows to predict from the others ``[n]``.
-        basis: of V.
-        degrees: of the columns, in units of that of the basis.
-        fallback: the degree where there are too few transitions for all of these.
-        goals: what to predict, in units in which errors are to be compared.
-        tolerance: fewer columns are preferred whose error is at most this many times the least.
+    Rows that are ``held_out`` ``[n]`` are predicted from the others; ``goals`` are what to predict, in units in which
+    errors are to be compared. ``degrees`` are those of the columns, in units of that of the basis, ``fallback`` the one
+    where there are too few transitions for all of these. Fewer columns are preferred whose error is at most
+    ``tolerance`` times the least.
     """
     candidates = sorted({richer(basis, degree) for degree in degrees}, key=lambda columns: columns.size)
     affordable = [columns for columns in candidates if columns.size * 3 <= log.counts.min()]

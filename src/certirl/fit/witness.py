@@ -109,8 +109,7 @@ def whole_rows(
     For every action the weights add up to the same number in each component, so that they are the marginals of weights
     of whole states: take the states of each component in order, every one as long as its weight lasts.
 
-    Args:
-        parts: coordinates, states, actions and weights of the rows of each component; one component is returned as is.
+    Parts are coordinates, states, actions and weights of the rows of each component; one is returned as it is.
     """
     if len(parts) == 1:
         return parts[0][1:]

@@ -913,9 +913,7 @@ def fewest(choices: Sequence[Basis], cost: Callable[[Basis], float]) -> tuple[Ba
 
     Few are tried: larger and larger steps to one that is enough, and halves of the last step.
 
-    Args:
-        choices: fewest functions first; with more of them the cost falls, and may rise after that.
-        cost: of a basis.
+    The choices have fewest functions first; with more of them the cost falls, and may rise after that.
     """
     costs: dict[int, float] = {}
 

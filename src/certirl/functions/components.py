@@ -180,9 +180,7 @@ class SumBasis(Functions):
 def as_groups(components: Any, dimension: int) -> dict[str, tuple[int, ...]]:
     """Names and coordinates of components that together hold each of d coordinates once.
 
-    Args:
-        components: ``[[0], [1, 2]]``, named by their coordinates; or ``{"speed": [0], "place": [1, 2]}``.
-        dimension: d.
+    Components are ``[[0], [1, 2]]``, named by their coordinates, or ``{"speed": [0], "place": [1, 2]}``.
     """
     if isinstance(components, str) or not isinstance(components, Mapping | Sequence) or len(components) == 0:
         raise ValueError(f"components must be lists of coordinates such as [[0], [1]], got {components!r}")
@@ -230,9 +228,7 @@ def as_components(components: Any, bases: Basis | Sequence[Basis] | None, domain
 def as_columns(columns: Any, bases: Sequence[Basis]) -> list[int]:
     """One number of columns for each component, from one for all or, of several, one for each.
 
-    Args:
-        columns: a number, or a basis of the first functions of the component's; for several components also a list.
-        bases: of the components.
+    Columns are a number, or a basis of the first functions of the component's; for several components also a list.
     """
     several = len(bases) > 1
     is_list = several and isinstance(columns, Sequence | np.ndarray) and not isinstance(columns, str)

@@ -42,10 +42,6 @@ def minimum(basis: Basis, coefficients: Array) -> Minimum:
     After a program is solved, several minima may be equal up to rounding, or the expansion may be constant. Of all
     states that tie, the one with the smallest first coordinate is returned, then with the smallest second one, and so
     on; a coordinate on which the values do not depend is at its low end.
-
-    Args:
-        basis: any basis.
-        coefficients: c ``[k]``.
     """
     coefficients = np.asarray(coefficients, dtype=np.float64)
     basis = basis.resized(len(coefficients))
@@ -83,11 +79,8 @@ def local_minima(
     second-order accurate, so a root with an error of 1e-8 gives the minimum to rounding. On a box the candidates are
     the lowest points of a mesh with four points to the shortest wave, and the result of branch and bound.
 
-    Args:
-        basis: any basis.
-        coefficients: c ``[k]``.
-        exact: include the global minimum; otherwise a grid is used alone, which is quicker and may miss narrow minima.
-        below: on boxes, the search for the global minimum ends at any value below this.
+    With ``exact`` the global minimum is among them; otherwise a grid is used alone, which is quicker and may miss
+    narrow minima. On boxes the search for the global minimum ends at any value below ``below``.
 
     Returns:
         States ``[m, d]`` and the values there ``[m]``.
@@ -118,9 +111,7 @@ def first_of_least(values: Array) -> int:
 def ranked(weights: Array, *places: Array) -> Array:
     """The order from the largest weight to the smallest; ties up to rounding by their places.
 
-    Args:
-        weights: ``[m]``.
-        places: the keys that decide between equal weights, ascending, the first one first: ``[m]`` or ``[m, d]`` each.
+    Places are the keys that decide between equal weights, ascending, the first one first: ``[m]`` or ``[m, d]`` each.
     """
     keys = [np.atleast_2d(np.asarray(place).T) for place in places]
     return np.lexsort([*np.concatenate(keys)[::-1], -np.round(weights / (np.abs(weights).max() * TIE or 1.0))])

@@ -158,8 +158,7 @@ class Frame:
     def band(self, log_events: float) -> Mesh:
         """The mesh for which inflation times √L is least, L = log_events + log N: few points cost between them.
 
-        Args:
-            log_events: the logarithm of events per point over δ.
+        ``log_events`` is the logarithm of events per point over δ.
         """
         return _band(self, round(log_events, 3))
 
@@ -288,8 +287,7 @@ class Frame:
     def cells(self, edges: list[Array] | None = None) -> CellAxes:
         """Cells so small that expansions hardly move within them, even in angle, cut further at some edges.
 
-        Args:
-            edges: along each coordinate, the ends included; if omitted, the ends alone.
+        The edges are along each coordinate, the ends included; the ends alone if left out.
         """
         most = _MOST_CELLS ** (1 / self.dimension)
         axes, halves = [], []

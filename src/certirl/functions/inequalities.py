@@ -138,15 +138,10 @@ def mixed_norm(
     As e^(x − x²/6) ≤ 1 + x + x²/3, E exp(λ·Σ(Z − EZ) − ½λᵀHλ) ≤ 1 for every λ, with H = (ΣZZᵀ + 2ΣE ZZᵀ)/3; λ is
     drawn from N(0, τ²I). No range enters but through the expected second moments.
 
-    Args:
-        trace: the observed Σ‖Z‖², or an upper bound.
-        largest: the largest eigenvalue of the observed ΣZZᵀ, or an upper bound.
-        bound: b.
-        log_term: L.
-        size: the number of entries.
-        scale: τ², fixed before the Z are read; see `best_scale`.
-        rates: of `conditional_moment` for trace and largest eigenvalue, where Z may depend on the past and EZ is the
-            expectation given it; None for independent Z.
+    ``trace`` is the observed Σ‖Z‖² and ``largest`` the largest eigenvalue of the observed ΣZZᵀ, or upper bounds;
+    ``bound`` is b, ``log_term`` L, ``size`` the number of entries. ``scale`` is τ², fixed before the Z are read; see
+    `best_scale`. Where Z may depend on the past and EZ is the expectation given it, ``rates`` are those of
+    `conditional_moment` for trace and largest eigenvalue; None for independent Z.
     """
     if rates is None:
         total, top = (second_moment(moment, bound, log_term) for moment in (trace, largest))
@@ -163,10 +158,7 @@ def hoeffding_norm(trace: Any, largest: Any, log_term: float) -> Any:
     Along every λ the terms λ·X_r lie in intervals with half-lengths whose squares add up to λᵀHλ at most; T and t are
     trace and largest eigenvalue of H, known beforehand.
 
-    Args:
-        trace: T, or an upper bound.
-        largest: t, or an upper bound.
-        log_term: L.
+    ``trace`` is T and ``largest`` t, or upper bounds; ``log_term`` is L.
     """
     return np.sqrt(trace + 2 * np.sqrt(trace * largest * log_term) + 2 * largest * log_term)
 

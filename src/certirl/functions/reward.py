@@ -63,11 +63,8 @@ def values_of(reward: RewardLike, states: Array, action: Actions = None, *, name
     Every reward function is called here. It receives a copy of the states, which it may change, and one action at a
     time; its answer is copied.
 
-    Args:
-        reward: any function of states, or of states and an action.
-        states: ``[n, d]``.
-        action: one, or one for each state ``[n]``; unused by a function of states.
-        name: of the function, for errors.
+    The action is one, or one for each state ``[n]``, unused by a function of states; ``name`` is that of the function,
+    for errors.
     """
     if action is None or not of_actions(reward):
         return _asked(reward, states, name=name)
@@ -641,10 +638,8 @@ class BoundedReward(Record):
 def bounded(reward: RewardLike, domain: Box, declared: Any = None) -> BoundedReward:
     """A reward with its range, proved if it is an expansion.
 
-    Args:
-        reward: any function of states ``[n, d]``; one that has a range keeps it.
-        domain: the box of states.
-        declared: ``(low, high)``; if None and the range is not proved, it is estimated on a grid.
+    A reward that has a range keeps it. Where it is neither proved nor declared, ``(low, high)``, it is estimated on a
+    grid.
     """
     if declared is None and isinstance(reward, BoundedReward):
         return reward

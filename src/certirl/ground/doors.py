@@ -38,9 +38,7 @@ def setting(name: str, value: str = "") -> str:
 
     Errors name settings by this function, so that they are right in Python and on the command line.
 
-    Args:
-        name: of the keyword.
-        value: as Python writes it; if omitted, the result is the name alone.
+    ``value`` is as Python writes it; without it the result is the name alone.
     """
     option = (_OPTIONS.get() or {}).get(name)
     if option is None:
@@ -58,9 +56,8 @@ def by_door(python: str, command: str) -> str:
 def options(table: Mapping[str, str]) -> Iterator[None]:
     """Within the ``with`` block settings are written as options of a command.
 
-    Args:
-        table: the option of each keyword, ``{"n_actions": "--actions"}``; with the form of its values if these are
-            not written as in Python, ``{"domain": "--domain LOW HIGH"}``.
+    The table has the option of each keyword, ``{"n_actions": "--actions"}``; with the form of its values if these are
+    not written as in Python, ``{"domain": "--domain LOW HIGH"}``.
     """
     token = _OPTIONS.set(table)
     try:
@@ -136,12 +133,8 @@ def as_array(
 
     Masked and missing values, complex numbers, times, texts, truth values and rows of different length are refused.
 
-    Args:
-        values: an array, a list, a column of a table, a single number.
-        name: of the argument, as the user wrote it.
-        truth: whether True and False are allowed.
-        first: the number of the first row, for errors.
-        instead: what to write instead of values of another type, for errors.
+    For errors ``name`` is that of the argument, ``first`` the number of its first row, ``instead`` what to write
+    instead of values of another type. True and False are allowed if ``truth``.
     """
     if type(values) is np.ndarray and values.dtype.kind in "iuf":
         return values
@@ -232,11 +225,7 @@ def call(function: Any, *arguments: Any, what: str, read: Callable[[Any], Any] =
 
     The function receives copies of arrays. Its answer is read, and thereby copied, before another thread calls it.
 
-    Args:
-        function: of the user.
-        arguments: of the function.
-        what: the function is, for errors, for example "the expert".
-        read: checks the answer and makes an array of it.
+    ``what`` the function is, say "the expert", is for errors; ``read`` checks the answer and makes an array of it.
     """
     with alone(function):
         with users(what, function, arguments):

@@ -504,13 +504,9 @@ def watched(
 ) -> Iterator[Item]:
     """Yield items and report after each of them how much of the total is done.
 
-    Args:
-        items: any iterator.
-        total: the sum of the sizes, or a function that counts it where it is needed.
-        size: the size of one item.
-        progress: a function ``(done, total)``; True for a line on standard error; None for that line only if standard
-            error is a terminal; False for no reports.
-        unit: of the sizes, in words.
+    ``size`` is that of one item, ``total`` the sum of all or a function that counts it where it is needed. ``progress``
+    is a function ``(done, total)``; True for a line on standard error; None for that line only if standard error is a
+    terminal; False for no reports.
     """
     report, done = _reporter(progress, unit), 0
     if report is None:

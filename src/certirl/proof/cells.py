@@ -1131,11 +1131,8 @@ def _upper_solution(excess: Array, reaches: Sequence[_Reach], live: NDArray[np.i
 
     Iterates start at a constant that is an upper solution, decrease, and are all upper solutions.
 
-    Args:
-        excess: ``[i, n]`` in live cells.
-        reaches: next states ``[i]``.
-        live: the numbers of the live cells ``[n]``.
-        discount: γ.
+    ``excess`` ``[i, n]`` and the next states, ``reaches`` ``[i]``, are those of live cells, whose numbers are ``live``
+    ``[n]``.
     """
     total = np.zeros(prod(reaches[0].window.grid.shape), dtype=np.float32)
     largest = max(float(excess.max()), 0.0) / (1 - discount)

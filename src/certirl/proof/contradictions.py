@@ -102,10 +102,7 @@ def of_circle(tail: TailLike, source: Source, axes: Sequence[int]) -> str:
 
     The next states from both ends are compared as in `of_tail`, at the same level.
 
-    Args:
-        tail: as in `certify`; only declared properties are tested.
-        source: a simulator or a log.
-        axes: coordinates in which the columns are periodic.
+    Only declared properties are tested. ``axes`` are coordinates in which the columns are periodic.
     """
     rng, pairs = np.random.default_rng(0), _pairs(source)
     cases = product(range(source.n_actions), axes, range(pairs))
@@ -126,11 +123,8 @@ def _apart(
 ) -> tuple[Any, str, float, float] | None:
     """The first two groups whose next states differ by more than is declared: which, where, what is declared and seen.
 
-    Args:
-        tail: as in `certify`.
-        source: of the rows.
-        groups: what is compared, and the two groups; None where a log has too few rows.
-        pairs: of groups, for each action.
+    Each of ``groups`` is what is compared, and the two groups, None where a log has too few rows; there are ``pairs``
+    of them for each action.
     """
     d = len(source.domain)
     if not isinstance(tail, Tail) or tail.change(np.zeros(d)) > 0:  # what says nothing of two states
@@ -229,12 +223,8 @@ def of_fit(parts: Sequence[Part], tail: TailLike, data: Sequence[Piece], *, n_ac
     Noise that is declared has a largest probability q of falling into any interval of a given length. Intervals around
     predictions from earlier rows must not hold next states more often, whatever the drift.
 
-    Args:
-        parts: the components of the state, with their columns and τ.
-        tail: as in `certify`.
-        data: the rows, or the first of them; those of an action in order.
-        n_actions: A.
-        sampling: how rows depend on each other.
+    ``parts`` are the components of the state, with their columns and τ. The data are the rows, or the first of them,
+    those of an action in order; ``sampling`` is how rows depend on each other.
     """
     mistaken = MISTAKEN / 2  # of either test
     for part in parts:
@@ -275,11 +265,8 @@ def of_fit(parts: Sequence[Part], tail: TailLike, data: Sequence[Piece], *, n_ac
 def distance_from(columns: Basis, states: Array, ends: Array, level: float) -> float:
     """A lower bound on the distance of some P f, |f| ≤ 1, from all combinations of the columns; 0 if none is seen.
 
-    Args:
-        columns: the functions of the state.
-        states: of the rows of one action ``[n, d]``.
-        ends: their next states ``[n, d]``.
-        level: log(2/η) of each comparison.
+    States and ``ends``, their next states ``[n, d]``, are of the rows of one action; ``level`` is log(2/η) of each
+    comparison.
     """
     if len(states) <= 2 * columns.size:
         return 0.0
@@ -316,13 +303,8 @@ def excess(
     Rows from 2^j to 2^(j + 1) are predicted by a regression on the columns over those before: rows may depend on
     earlier ones. With λ fixed, Σ(λ·hit − log(1 + q(e^λ − 1))) exceeds the level with probability e^−level at most.
 
-    Args:
-        columns: the functions of the state.
-        states: of the rows of one action, in order ``[n, d]``.
-        ends: a coordinate of their next states ``[n]``.
-        noise: declared for this coordinate.
-        side: the ends of the coordinate.
-        level: log(1/η) of each length of intervals.
+    States ``[n, d]`` are of the rows of one action, in order, ``ends`` a coordinate of their next states ``[n]``; the
+    noise is declared for this coordinate, whose ends are ``side``. ``level`` is log(1/η) of each length of intervals.
     """
     n, first = len(ends), 1 << (4 * columns.size).bit_length()
     if n < 2 * first:
@@ -384,13 +366,9 @@ def of_drift(
 ) -> str:
     """What rows say against affine drifts and Gaussian noise of this standard deviation.
 
-    Args:
-        drift: fitted to the rows.
-        states: in units in which the interval is [−1, 1] ``[n]``.
-        actions: ``[n]``.
-        next_states: ``[n]``.
-        rng: spreads rows at the ends over the probability that they have there.
-        dependent: how many rows a group has may depend on where earlier rows led.
+    States and next states ``[n]`` are in units in which the interval is [−1, 1]. Random numbers spread rows at the ends
+    over the probability that they have there. ``dependent``: how many rows a group has may depend on where earlier rows
+    led.
     """
     from scipy.special import ndtr
 
@@ -527,15 +505,8 @@ def of_images(
 ) -> str:
     """What next states of states drawn in live cells say against the images of these.
 
-    Args:
-        simulator: f_a.
-        grid: of the cells.
-        live: the numbers of the cells.
-        images: that together hold all next states.
-        action: under which.
-        generator: draws the states.
-        probes: how many.
-        constants: declared Lipschitz constants ``[A, d, d]``; None for built-in derivatives.
+    The images together hold all next states of the cells ``live`` under the action; ``probes`` states are drawn.
+    ``constants`` are declared Lipschitz constants ``[A, d, d]``; None for built-in derivatives.
     """
     terminal, ends = terminal_of(simulator), np.array(grid.domain)
     rows, apart, states = _drawn(grid, live, generator, probes)

@@ -43,11 +43,8 @@ class Cost(NamedTuple):
 def cost(case: Case, training: Pool, per_action: int, share: float) -> Cost:
     """Forecast a proof: the time of sums over a few transitions, and the memory that its arrays need.
 
-    Args:
-        case: what is to be proved.
-        training: data, of which a few are read; from a pool that grows as many are drawn as are needed.
-        per_action: transitions of every action, for training and for the proof.
-        share: of them for training.
+    Of training data a few are read; from a pool that grows as many are drawn as are needed. ``per_action`` are
+    transitions of every action for training and for the proof, ``share`` that of training.
     """
     transitions = per_action * case.policy.n_actions
     surrogates = [_typical(case, part) for part in case.parts]

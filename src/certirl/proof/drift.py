@@ -125,11 +125,8 @@ def _score(at: Array, after: Array, std: float, wall: float) -> tuple[Array, Arr
 def fit_drift(sums: DriftSums, std: float, delta: float, wall: float) -> Drift:
     """The coefficients of greatest likelihood, and the set around them: (K1).
 
-    Args:
-        sums: of the rows.
-        std: σ, in units in which the interval is [−1, 1].
-        delta: the probability that the set does not hold the true coefficients.
-        wall: of `wall_of`.
+    ``std`` is σ, in units in which the interval is [−1, 1], ``delta`` the probability that the set does not hold the
+    true coefficients, ``wall`` that of `wall_of`.
     """
     fits = [_fit(sums, action, std, wall) for action in range(sums.n_actions)]
     drifts = []

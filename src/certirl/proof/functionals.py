@@ -289,10 +289,8 @@ class Workings:
     def points(self, weights: Array, pair: tuple[int, int] | None = None, close: bool = False) -> Points:
         """What evidence says about functionals ``[A, n, k]``.
 
-        Args:
-            weights: theirs.
-            pair: of actions, if they belong to one.
-            close: look for the largest terms state by state.
+        ``pair`` are the actions that they belong to, if they do; with ``close`` the largest terms are looked for state
+        by state.
         """
         active = [c for c in range(self.A) if weights[c].any()] or [0]
         fixed, kinds = self.fixed(weights), self._kinds
@@ -446,12 +444,9 @@ class Workings:
         A residual of action c is within the radius of a middle value, less a fit of known length. Of paired data the
         fits of a pair (b, a) are w_b f_b + w_a f_a = (w_b + w_a) f_b − w_a (f_b − f_a), in either order.
 
-        Args:
-            sizes: |w_c·x| for each action ``[n, q]``.
-            both: |(w_b + w_a)·x| for the pair ``[n, q]``.
-            pair: (b, a), or None.
-            lengths: of the fits of V̂ and the f_i ``[2, A, q]``.
-            gaps: of the differences of two fits ``[2, q]``.
+        ``sizes`` are |w_c·x| for each action ``[n, q]``, ``both`` |(w_b + w_a)·x| for the pair (b, a), or None, ``[n,
+        q]``; ``lengths`` those of the fits of V̂ and the f_i ``[2, A, q]``, ``gaps`` of the differences of two fits
+        ``[2, q]``.
         """
         radius = self.radius[:, None, None]
         each = {c: size * lengths[:, c, None] for c, size in sizes.items()}

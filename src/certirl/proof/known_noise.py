@@ -552,11 +552,8 @@ class NoiseCase(NamedTuple):
     ) -> GaussianCertificate:
         """What the transitions prove; refused where they contradict the noise or the drift.
 
-        Args:
-            log: the transitions.
-            delta: for this certificate alone.
-            others: parts of δ that belong to other attempts, by name.
-            goal: the regret that was asked for, as a share of the value's span.
+        ``others`` are parts of δ that belong to other attempts, by name; ``goal`` is the regret that was asked for, as
+        a share of the value's span.
         """
         noise, placing = self.sums(log), np.random.default_rng(0)
         kind, assumed = self.rows

@@ -101,12 +101,9 @@ def read_cells(
 ) -> Reading:
     """What lower bounds on cells say of the expert.
 
-    Args:
-        bounds: of every ordered pair of actions.
-        grid: the expert on a grid.
-        allowed: the half-width of the tube outside which everything must be proved; for an expert of several actions.
-        discount: γ.
-        later: how much of a shortfall on the cells ``[cells]`` is met in a later step at most, infinite if unknown.
+    The bounds are those of every ordered pair of actions. Of an expert of several actions everything must be proved
+    outside a tube of half-width ``allowed``. ``later`` is how much of a shortfall on the cells ``[cells]`` is met in a
+    later step at most, infinite if unknown.
     """
     is_constant, taken, cells = len(grid.used) == 1, grid.taken, len(grid.steady)
     outside = np.ones(cells, dtype=bool) if is_constant else outside_of(grid, allowed)
@@ -143,13 +140,10 @@ def _regret(short: Array, later: Callable[[Array], float], discount: float) -> f
 def _tube(grid: ExpertGrid, least: Array, short: Array, *, allowed: float, ties: float, regret: float) -> Tube:
     """Where an expert that switches is not proved strictly best.
 
-    Args:
-        grid: the expert on a grid.
-        least: lower bounds on D_ba in every cell, b taken and a not ``[cells]``.
-        short: how much better than the expert's another action can be in every cell ``[cells]``.
-        allowed: the half-width outside which everything must be proved.
-        ties: how far actions that the expert mixes can differ.
-        regret: the value lost at worst by following the expert instead of the best policy.
+    ``least`` are lower bounds on D_ba in every cell, b taken and a not ``[cells]``, ``short`` is how much better than
+    the expert's another action can be there ``[cells]``. Outside the half-width ``allowed`` everything must be proved.
+    ``ties`` is how far actions that the expert mixes can differ, ``regret`` the value lost at worst by following the
+    expert instead of the best policy.
     """
     decided = grid.steady & (least > 0)
     # The best policy's value exceeds the expert's by the regret at most, so a margin above it survives the exchange.

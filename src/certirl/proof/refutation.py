@@ -317,10 +317,7 @@ class Attempt(Record):
     def conclude(self, fresh: Iterable[Piece], *, delta: float, others: dict[str, float] | None = None) -> Refutation:
         """What fresh data prove: the cones refute, the last mixtures give the ceiling.
 
-        Args:
-            fresh: data that nothing was chosen on.
-            delta: for this refutation alone.
-            others: parts of δ that belong to other attempts, by name.
+        On ``fresh`` data nothing was chosen; ``others`` are parts of δ that belong to other attempts, by name.
         """
         case, each = self.case, gather_residuals(self.covers, fresh)
         grounds = tuple(
@@ -372,16 +369,11 @@ def attempt(
 ) -> Attempt | None:
     """Choose on training data what fresh data will be asked.
 
-    Args:
-        case: the expert, the columns, the tail, the tube.
-        classes: the functions of V, one basis for each component of the case.
-        training: data that may be looked at; walked through again.
-        samples: fresh transitions per action that are planned.
-        delta: of this attempt.
-        moments: of all training data, in rows that begin with the classes, and the columns of the case; measured on
-            ``training`` if left out.
-        only_conflicts: return None if some value function obeys all comparisons on training data, if these are too few,
-            or if the classes are too rich.
+    ``classes`` are the functions of V, one basis for each component of the case; ``samples`` fresh transitions per
+    action are planned. Training data are walked through again. ``moments`` are those of all of them, in rows that begin
+    with the classes, and the columns of the case; measured on ``training`` if left out. With ``only_conflicts`` the
+    answer is None if some value function obeys all comparisons on training data, if these are too few, or if the
+    classes are too rich.
     """
     if only_conflicts and too_many_functions(classes):
         return None

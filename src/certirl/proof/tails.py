@@ -89,9 +89,7 @@ class Tail(Record, ABC):
     def least_noise(self, dimension: int, coordinates: Sequence[int] | None = None) -> list[LeastNoise]:
         """Noise that each coordinate of the next state has at least; empty if none is declared.
 
-        Args:
-            dimension: of the state, or of a component.
-            coordinates: of the component; None for all.
+        ``dimension`` is that of the state, or of a component with these ``coordinates``; None for all.
 
         :meta private:
         """
@@ -100,9 +98,7 @@ class Tail(Record, ABC):
     def remedy(self, columns: Basis, limit: float) -> str:
         """What to change where no number of columns makes τ small enough, in words.
 
-        Args:
-            columns: with which τ comes nearest to the limit.
-            limit: what τ must be below.
+        With the columns τ comes nearest to the limit, which it must be below.
 
         :meta private:
         """
@@ -520,12 +516,9 @@ def _directions(dimension: int) -> list[Array]:
 def _sum_outside(columns: Basis, bounds: Sequence[tuple[Array, Array]], *, is_affine: bool) -> float:
     """The sum of bounds on all coefficients of p(y − m(s)) whose degrees the columns do not hold completely, 1 at most.
 
-    Args:
-        columns: whose degrees are held.
-        bounds: pairs of G in the bound exp(½ΣG_ij|v_iv_j|) on ∫|p(y − m)|dy, v the imaginary parts in units of half of
-            the box, and of how far into the complex plane each coordinate may go, in the same units. For each
-            coefficient the best pair counts.
-        is_affine: the drift is.
+    ``columns`` have the degrees that are held. ``bounds`` are pairs of G in the bound exp(½ΣG_ij|v_iv_j|) on ∫|p(y −
+    m)|dy, v the imaginary parts in units of half of the box, and of how far into the complex plane each coordinate may
+    go, in the same units. For each coefficient the best pair counts.
     """
     degrees, held = np.unique(columns.degrees, axis=0, return_counts=True)
     periodic = np.isin(np.arange(columns.dimension), columns.periodic_axes)
@@ -556,8 +549,7 @@ def _sum_outside(columns: Basis, bounds: Sequence[tuple[Array, Array]], *, is_af
 def _truncated(widths: tuple[float, ...]) -> list[tuple[float, float]]:
     """Pairs (v₁, κ) with |E e^{ivη}| ≥ exp(−κv²/2) for |v| ≤ v₁, η normal about any mean given that it is in a box.
 
-    Args:
-        widths: of the sides of the box in standard deviations; κ holds for all.
+    The widths are those of the sides of the box in standard deviations; κ holds for all.
     """
     from scipy.special import erf, ndtr
 
@@ -665,12 +657,8 @@ def least_columns(
 
     If there are none: those tried that come nearest, and False.
 
-    Args:
-        tail: a declared property or a function of the columns.
-        columns: to begin with.
-        limit: what τ must be below, for any columns.
-        coordinates: of a component; None for all.
-        most: columns.
+    The search begins with ``columns`` and ends with ``most``; ``limit`` is what τ must be below, for any columns;
+    ``coordinates`` are those of a component, None for all.
     """
     numbers: dict[int, float] = {}
 

@@ -323,16 +323,10 @@ def cover_of(
 ) -> Cover | None:
     """Choose cones and mixtures; slopes and shares are left empty.
 
-    Args:
-        part: the component.
-        functions: the class of V.
-        compared: the comparisons.
-        fitted: of training data.
-        samples: fresh transitions per action that are planned.
-        delta: for this component.
-        alternatives: ν ``[A − 1]``, for sums of components; None for any weights.
-        most: the most cones; `CONES` if left out.
-        only_conflicts: return None if some value function obeys all comparisons on training data.
+    ``functions`` are the class of V of this component, ``compared`` the comparisons, ``fitted`` of training data;
+    ``samples`` fresh transitions per action are planned. ``alternatives`` are ν ``[A − 1]``, for sums of components,
+    None for any weights; ``most`` is the number of cones, `CONES` if left out. With ``only_conflicts`` the answer is
+    None if some value function obeys all comparisons on training data.
     """
     p, contrast, tail = functions.size - 1, compared.contrast, part.tail or 0.0
     features = part.columns.values(compared.states)

@@ -80,10 +80,7 @@ def written(figure: Any, axes: Any, path: Any) -> Any:
 def panels(rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
     """A figure without a window, to be written to files, and its axes ``[rows, columns]``.
 
-    Args:
-        rows: how many rows of axes.
-        columns: how many in each.
-        settings: ``size`` in inches (4.2 by 3.2 each if left out); the rest goes to matplotlib's ``subplots``.
+    Settings are ``size`` in inches (4.2 by 3.2 each if left out) and what matplotlib's ``subplots`` takes.
     """
     _pyplot()
     from matplotlib.figure import Figure

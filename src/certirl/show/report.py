@@ -61,11 +61,8 @@ class Section(NamedTuple):
 def write(record: Any, path: Any, *, coverage: Coverage | None = None, file: Any = None) -> Path:
     """Write the report of a record and return the path.
 
-    Args:
-        record: a solution, a certificate or a refutation.
-        path: where it is written; ".html" is added to a name without it.
-        coverage: of the log, as `certirl.diagnose.coverage` returns it; drawn if given.
-        file: that the record was read from; a solution knows it.
+    ".html" is added to a path without it. Coverage of the log, as `certirl.diagnose.coverage` returns it, is drawn if
+    given. ``file`` is what the record was read from; a solution knows it.
     """
     target, text = target_of(path, SUFFIXES), page(record, coverage=coverage, file=file)
     with replacing(target) as temporary:
