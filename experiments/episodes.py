@@ -25,7 +25,7 @@ import certirl
 import judging
 import study
 from certirl.data.dependence import one_of_each
-from certirl.ground.domain import as_rows
+from certirl.ground.domain import Box, as_domain, as_rows
 from certirl.problems import Problem
 
 KEPT = 0.95  # the probability that the next action is the last one again
@@ -67,7 +67,7 @@ class Slow(Problem):
     coins: int = 4
     narrow: float = 200.0
     name: str = "slow"
-    domain: Any = field(default=((-1.0, 1.0),), init=False)
+    domain: Box = field(default=as_domain((-1, 1)), init=False)
 
     @property
     def n_actions(self) -> int:
