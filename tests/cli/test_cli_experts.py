@@ -109,7 +109,7 @@ def test_a_policy_is_certified_as_in_python(folder, capsys):
     proof = ["--delta", "0.05", "--tail", "0", "--columns", "5", "--tube", "0.2"]
     main(["solve", "log.csv", *BOX, "--discount", "0.9", "--expert", "seen.csv", *proof, "-o", "p.npz", "--plot", ""])
     printed = capsys.readouterr().out
-    (states, actions, _), _ = logs.read_demonstrations("seen.csv")
+    (states, actions, _), _ = read_demonstrations("seen.csv")
     policy = certirl.policy_from(states, actions, domain=(-1, 1), n_actions=3)
     asked = {"delta": 0.05, "tail": 0.0, "columns": 5, "tube": 0.2}
     solution = certirl.solve(log(), expert=policy, discount=0.9, **asked)

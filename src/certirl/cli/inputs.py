@@ -205,7 +205,7 @@ def certified(options: argparse.Namespace, where: Any) -> Certificate:
 def _check_proof(options: argparse.Namespace, domain: Any, expert: Expert, columns: Sequence[Basis] = ()) -> None:
     """Refuse, before anything is read or drawn, a proof that cannot be found: without a domain, or with its tail."""
     if object_of(options.data):
-        domain = as_source(simulator_of(options)).domain
+        domain = as_source(simulator_at(object_of(options.data))).domain
     if domain is None:
         raise ValueError("a certificate needs a declared domain: write --domain LOW HIGH, once for each coordinate")
     if options.tail is None or (not columns and options.columns is None and expert.is_constant):
@@ -224,7 +224,7 @@ def source_of(options: argparse.Namespace) -> Source:
     """The log in the files, or the simulator that is named in their place."""
     if object_of(options.data):
         _refuse_table_options(options, "a simulator has its own")
-        return as_source(simulator_of(options))
+        return as_source(simulator_at(object_of(options.data)))
     log = read_log(options)
     source = Logged(log)
     sentence = dependence(log, source.sampling) if getattr(options, "delta", None) is not None else ""
@@ -262,9 +262,9 @@ def object_of(words: Sequence[str]) -> str:
     return names[0] if names else ""
 
 
-def simulator_of(options: argparse.Namespace) -> Any:
-    """The simulator that ``data`` names."""
-    return simulator_at(object_of(options.data))
+def files_of(options: argparse.Namespace) -> tuple[Path, ...]:
+    """The files that ``data`` names; none where it names a simulator."""
+    return () if object_of(options.data) else find_tables(options.data)
 
 
 def simulator_at(word: str) -> Any:
@@ -410,8 +410,7 @@ def expert_of(options: argparse.Namespace) -> Expert:
     kind = archive.kind_of(word)
     if kind is not None:
         raise ValueError(f"--expert must be a file of demonstrations, and {word} is a file of certirl ({kind})")
-    logs = () if object_of(options.data) else find_tables(options.data)
-    if Path(word).resolve() in {file.resolve() for file in logs}:
+    if Path(word).resolve() in {file.resolve() for file in files_of(options)}:
         raise ValueError(f"{word} is the log itself: write --expert {OBSERVED} if the expert made it")
     return Expert(None, word)
 

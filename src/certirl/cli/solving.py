@@ -10,7 +10,6 @@ from certirl.cli import inputs
 from certirl.cli import options as table
 from certirl.cli.output import Answer, check_outputs, code_of, deliver
 from certirl.cli.parsing import DONE, INFEASIBLE, NOT_PROVED, UNDETERMINED, Verb
-from certirl.data.formats import find_tables
 from certirl.data.simulator import check_simulator
 from certirl.fit.recover import OBJECTIVES
 from certirl.functions.bases import Legendre
@@ -57,8 +56,7 @@ def demo(options: argparse.Namespace) -> Answer:
 
 def solve_file(options: argparse.Namespace) -> Answer:
     """Solve from logged transitions, from moments, or with a simulator."""
-    data = [] if inputs.object_of(options.data) else find_tables(options.data)
-    check_outputs(options, [*data, *inputs.demonstrations_of(options)])
+    check_outputs(options, [*inputs.files_of(options), *inputs.demonstrations_of(options)])
     if "expert" not in options.given:
         print("Expert: action 0 (default); --expert names another.")
     with place(options.workers, options.scheduler) as where:
@@ -68,8 +66,7 @@ def solve_file(options: argparse.Namespace) -> Answer:
 
 def certify_file(options: argparse.Namespace) -> Answer:
     """Certify a saved reward on transitions that it was not found from."""
-    data = [] if inputs.object_of(options.data) else find_tables(options.data)
-    check_outputs(options, [options.reward, *data])
+    check_outputs(options, [options.reward, *inputs.files_of(options)])
     with place(options.workers, options.scheduler) as where:
         certificate = inputs.certified(options, where)
     return deliver(certificate, options, DONE if certificate.holds else NOT_PROVED, label="Certificate")
