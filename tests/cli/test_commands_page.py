@@ -1,6 +1,7 @@
 """The page of commands lists what the parser has: run this file to write its last part again."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import shtab
@@ -14,18 +15,31 @@ EVERYWHERE = ("help", "json", "quiet")
 
 
 def reference():
-    """Every command with its options, from the parser."""
-    parser, lines = build(verbs(), "0"), []
+    """Every command with its options, from the parser; options of several commands stand once."""
+    parser, rows = build(verbs(), "0"), {}
     for verb in verbs():
-        command = parser.commands[verb.name]
-        codes = ", ".join(map(str, verb.every_code))
+        actions = [action for action in parser.commands[verb.name]._actions if action.dest not in EVERYWHERE]
+        rows[verb.name] = {(form(action), meaning(action)): action for action in actions}
+    counts = Counter(row for own in rows.values() for row in own)
+    often = {option: (option, words) for (option, words), count in reversed(counts.most_common()) if count > 1}
+    common = [row for row in counts if row in often.values()]  # of each option one meaning
+    lines = ["### Options of several commands", "", *table(common)]
+    for verb in verbs():
         lines += ["", f"### certirl {verb.name}", "", f"{verb.summary[0].upper()}{verb.summary[1:]}."]
-        lines += [f"Exit codes {codes}.", "", f"    {command.usage}", ""]
-        actions = [action for action in command._actions if action.dest not in EVERYWHERE]
-        if actions:
-            lines += ["| option | meaning |", "|---|---|"]
-            lines += [f"| `{form(action)}` | {meaning(action)} |" for action in actions]
-    return "\n".join(lines[1:]) + "\n"
+        lines += [f"Exit codes {', '.join(map(str, verb.every_code))}.", ""]
+        lines += [f"    {parser.commands[verb.name].usage}", ""]
+        own = rows[verb.name]
+        lines += table(row for row in own if row not in common)
+        shared = [action for row, action in own.items() if row in common]
+        if shared:
+            names = [action.option_strings[-1] if action.option_strings else form(action) for action in shared]
+            lines += ["", f"Of several commands: {', '.join(f'`{name}`' for name in names)}."]
+    return "\n".join(lines) + "\n"
+
+
+def table(rows):
+    lines = [f"| `{option}` | {words} |" for option, words in rows]
+    return ["| option | meaning |", "|---|---|", *lines] if lines else []
 
 
 def form(action):
