@@ -87,13 +87,39 @@ class Odds(Record):
         choices = self.at(states)
         return np.asarray((choices.chances[:, self.others, None] * choices.x[:, None, :]).reshape(len(states), -1))
 
-    def second_order(self, reach: Array, states: Array) -> Array:
-        """(8): what the error of the log-odds adds to log(1 + Σ e^L) beyond its first order, at most ``[n]``."""
+    def bends(self, states: Array) -> Array:
+        """½(diag π̂ − π̂π̂ᵀ) ⊗ xxᵀ, the form by which log(1 + Σ e^L) changes to second order ``[n, m, m]``."""
         choices = self.at(states)
-        each = placed(choices.x, len(self.others))
-        far = np.stack([np.linalg.norm(rows @ reach, axis=1) for rows in each], axis=1) + self.tail
-        whole = (np.sqrt(leverage(choices.x, reach)) + 2 * self.tail) ** 2 / 8
-        return np.asarray(np.minimum(convex_rest(choices.chances, self.others, far), whole))
+        chances = choices.chances[:, self.others]
+        forms = (np.eye(len(self.others)) * chances[:, None] - chances[:, :, None] * chances[:, None]) / 2
+        squares = choices.x[:, :, None] * choices.x[:, None]
+        whole = forms[:, :, None, :, None] * squares[:, None, :, None]
+        return np.asarray(whole.reshape(len(states), len(self.score), -1))
+
+    def remainder(self, reach: Array, states: Array) -> Array:
+        """(8): what the error of the log-odds adds to log(1 + Σ e^L) beyond its second order, at most ``[n]``."""
+        choices = self.at(states)
+        each = np.stack([rows @ reach for rows in placed(choices.x, len(self.others))], axis=1)
+        apart, spread = np.sqrt(leverage(choices.x, reach)), spread_of(choices.chances[:, self.others], each)
+        return self.bound_remainder(choices.chances, spread, np.linalg.norm(each, axis=2), apart)
+
+    def bound_remainder(self, chances: Array, spread: Array, far: Array, apart: Array, rise: float = 0.0) -> Array:
+        """(8) from sizes of the log-odds' error ``[n]``: their spread, how far each, and how far two can be apart.
+
+        Args:
+            chances: π̂ ``[n, A]``.
+            spread: the standard deviation of the errors under π̂.
+            far: of every action but the reference ``[n, A − 1]``.
+            apart: of two actions.
+            rise: how far log-odds can move from where the chances are taken.
+        """
+        corners = convex_rest(chances, self.others, far + self.tail)
+        if rise:
+            corners = exp(rise) * np.expm1(corners)
+        wide = apart + 2 * self.tail
+        whole, spread = np.minimum(corners, wide**2 / 8), spread * exp(rise / 2)
+        third = (bend(wide) - 0.5) * (spread + self.tail) ** 2 + self.tail * spread + self.tail**2 / 2
+        return np.asarray(np.minimum(third, np.maximum(whole, spread**2 / 2)))
 
     def functionals(self, states: Array, action: int) -> Array:
         """v with v·θ = θ_a·x(s) at states ``[n, d]``: ``[n, m]``."""
@@ -239,6 +265,12 @@ def convex_rest(chances: Array, others: list[int], far: Array) -> Array:
         mean = (chances * y).sum(axis=1)
         most = np.maximum(most, np.log((chances * np.exp(y - mean[:, None])).sum(axis=1)))
     return most
+
+
+def spread_of(chances: Array, each: Array) -> Array:
+    """The root of Σ π_c‖v_c − Σ π_d v_d‖² ``[…]``, v_0 = 0, for chances ``[…, A − 1]`` and v ``[…, A − 1, m]``."""
+    squares = (chances * (each**2).sum(axis=-1)).sum(axis=-1)
+    return np.asarray(np.sqrt(np.maximum(squares - ((chances[..., None] * each).sum(axis=-2) ** 2).sum(axis=-1), 0.0)))
 
 
 def _blocks(rows: Array) -> list[Array]:

@@ -90,8 +90,8 @@ class ColumnDynamics(Record):
 
     Attributes:
         ground: of the constant expert who takes the reference action, under −log π̂_0.
-        changes: Σ x f(s') over the fresh rows of every action, f what −log π̂_0 changes by with the log-odds
-            ``[A, n, k]``.
+        changes: Σ x f(s') over the fresh rows of every action, f what −log π̂_0 changes by with the log-odds up to
+            second order, and the most of what is left ``[A, n, k]``.
 
     :meta private:
     """
@@ -396,7 +396,8 @@ class _Cost:
 
 def _change_sums(odds: Odds, delta: float, columns: Basis, stream: Iterable[Piece]) -> Array:
     """Σ x f(s') over the rows of every action, f the functions of `changes` ``[A, m + 1, k]``."""
-    total, harmonics = np.zeros((odds.n_actions, len(odds.score) + 1, columns.size)), frame(columns)
+    size, harmonics = len(odds.score), frame(columns)
+    total = np.zeros((odds.n_actions, size * (size + 3) // 2 + 1, columns.size))
     reach = odds.reach(delta)
     if reach is None:
         return total

@@ -14,8 +14,9 @@ from certirl.functions.inequalities import hoeffding_norm, log_term
 from certirl.ground.domain import Array, mesh
 from certirl.proof.certificate import Ground
 from certirl.proof.functionals import workings
-from certirl.proof.odds import Odds, Parts, convex_rest, placed
+from certirl.proof.odds import Odds, Parts, leverage, placed, spread_of
 
+_BLOCK = 4096  # states worked on at once
 _CELLS = {1: 4000, 2: 200, 3: 50}  # along each coordinate, for suprema of functions that are no expansions
 
 
@@ -63,7 +64,7 @@ class ColumnEffects:
         return np.asarray(np.einsum("cnk,cjk->nj", weights, self.sums) + self.work.observed(weights) @ self.centre)
 
     def _bound_values(self) -> None:
-        """h of (9) for what the log-odds' error does to V to first order, and for the most of what is left."""
+        """h of (9) for what the log-odds' error does to V up to second order, and for the most of what is left."""
         odds, W, inner, own = self.odds, self.reach, frame(self.odds.basis).dense, self.frame.dense
         self.curve = self._curves(self.work.of_error(np.eye(self.frame.size)))
         self.noise, self.rest = self._noise(self.work.of_error(self.frame.values(self.mesh.states)), self.gamma)
@@ -71,7 +72,7 @@ class ColumnEffects:
         count, sides = _CELLS[odds.basis.dimension], np.array(odds.basis.domain)
         half = np.diff(sides, axis=1)[:, 0] / (2 * count)
         middles = mesh([low + side * (2 * np.arange(count) + 1) for low, side in zip(sides[:, 0], half, strict=True)])
-        choices, others = odds.at(middles), len(odds.others)
+        others = len(odds.others)
         # How far functions can move from the middle of a cell within it.
         far = inner.factor * max(_lengths(rows @ W).max() for rows in placed(odds.basis.values(inner.states), others))
         apart, rise, turned, risen = np.zeros(others), 0.0, 0.0, 0.0
@@ -80,16 +81,24 @@ class ColumnEffects:
             apart += side * inner.factor * np.array([_lengths(rows @ W).max() for rows in placed(slopes, others)])
             rise += side * inner.factor * float(np.ptp(slopes @ odds.coefficients.T, axis=1).max())
             steep = self.frame.basis.derivative(own.states, axis) / self.frame.basis.sup() @ self.curve
-            turned += side * own.factor * float(_lengths(steep[:, :-1] @ W).max())
-            risen += side * own.factor * float(np.abs(steep[:, -1]).max())
-        later = self.frame.values(middles) @ self.curve
-        change = (odds.effects(middles) + later[:, :-1]) @ W
-        middle = (change.max(axis=0) + change.min(axis=0)) / 2
-        first = float(_lengths(change - middle).max()) + rise * float(far) + float(apart.max()) + turned
-        each = np.stack([_lengths(rows @ W) for rows in placed(choices.x, others)], axis=1) + apart + odds.tail
-        corners = exp(rise) * np.expm1(convex_rest(choices.chances, odds.others, each))
-        most = np.minimum(corners, np.ptp(np.pad(each, ((0, 0), (1, 0))), axis=1) ** 2 / 2)
-        second = float((most + later[:, -1]).max() - later[:, -1].min()) / 2 + risen
+            lines, forms, last = self._split(steep)
+            turned += side * own.factor * float((_lengths(lines) + _largest(forms)).max())
+            risen += side * own.factor * float(np.abs(last).max())
+        few = self._split(self._changed(middles[:: max(len(middles) // _BLOCK, 1)]))
+        middle, form = ((part.max(axis=0) + part.min(axis=0)) / 2 for part in few[:2])  # any would do
+        first, most, least = 0.0, -inf, inf
+        for start in range(0, len(middles), _BLOCK):
+            block = middles[start : start + _BLOCK]
+            choices, (lines, forms, last) = odds.at(block), self._split(self._changed(block))
+            each = np.stack([rows @ W for rows in placed(choices.x, others)], axis=1)
+            spread, reach = spread_of(choices.chances[:, odds.others], each), _lengths(each) + apart
+            moved = (exp(rise) * (spread + apart.max()) ** 2 - spread**2) / 2
+            first = max(first, float((_lengths(lines - middle) + _largest(forms - form) + moved).max()))
+            wide = np.sqrt(leverage(choices.x, W)) + 2 * float(apart.max())
+            top = odds.bound_remainder(choices.chances, spread + float(apart.max()), reach, wide, rise)
+            most, least = max(most, float((top + last).max())), min(least, float(last.min()))
+        first += rise * float(far) + float(apart.max()) + turned
+        second = (most - least) / 2 + risen
         self.first, self.second = (size / (1 - growth) if growth < 1 else inf for size in (first, second))
 
     def parts(self, states: Array, action: int) -> Parts:
@@ -102,15 +111,33 @@ class ColumnEffects:
         radius, stayed = self._between(noise, states) + tail, self._between(self.noise, states) + self.rest
         h = self.frame.values(states)
         curve = gamma * h @ self._curves(self.work.weights(own, action, np.eye(self.frame.size)))
+        lines, forms, last = self._split(curve)
         later = h @ self.curve[:, -1] + self.second * stayed  # γP_0 of the most that is left
         rest = gamma * self.first * radius + odds.tail * (1 + 2 * gamma / (1 - gamma))
-        functionals = odds.functionals(states, action) + curve[:, :-1]
+        rest += np.maximum(2 * later - last + gamma * self.second * radius, 0.0)
+        ends = np.linalg.eigvalsh(forms)[:, [0, -1]].T
         return Parts(
             odds.at(states).odds[:, action] + gamma * self.unit * sign * band.estimate(states),
-            _lengths(functionals @ self.reach),
+            _lengths(odds.functionals(states, action) @ self.reach + lines),
             np.stack([below, above] if sign > 0 else [above, below]),
-            rest + np.maximum([later - curve[:, -1] + gamma * self.second * radius, later], 0.0),
+            rest + np.maximum([-ends[0], ends[1]], 0.0),
         )
+
+    def _changed(self, states: Array) -> Array:
+        """`changes` but the last, and what is observed of γP_0(I − γP_0)⁻¹ of each ``[n, …]``."""
+        size = len(self.odds.score)
+        later = self.frame.values(states) @ self.curve
+        later[:, :size] += self.odds.effects(states)
+        later[:, size:-1] += self.odds.bends(states)[:, *np.triu_indices(size)]
+        return np.asarray(later)
+
+    def _split(self, rows: Array) -> tuple[Array, Array, Array]:
+        """By each coefficient times W ``[n, m]``, by two between Wᵀ and W ``[n, m, m]``, and the last ``[n]``."""
+        size, W = len(self.odds.score), self.reach
+        forms = np.zeros((len(rows), size, size))
+        forms[:, *np.triu_indices(size)] = rows[:, size:-1]
+        forms[:, *np.tril_indices(size)] = np.swapaxes(forms, 1, 2)[:, *np.tril_indices(size)]
+        return rows[:, :size] @ W, W.T @ forms @ W, rows[:, -1]
 
     def _between(self, noise: Array, states: Array) -> Array:
         """Bounds at the mesh as bounds at states ``[n]``."""
@@ -119,10 +146,20 @@ class ColumnEffects:
 
 
 def changes(odds: Odds, reach: Array, states: Array) -> Array:
-    """What log(1 + Σ e^L) changes by with each coefficient, and the most of what is left, at states ``[n, m + 1]``."""
-    return np.column_stack([odds.effects(states), odds.second_order(reach, states)])
+    """What log(1 + Σ e^L) changes by, at states ``[n, d]``, by first and second order, and the most of what is left.
+
+    With each coefficient, with the products of each two, and at most: ``[n, m + m(m + 1)/2 + 1]``.
+    """
+    size = len(odds.score)
+    upper = odds.bends(states)[:, *np.triu_indices(size)]
+    return np.column_stack([odds.effects(states), upper, odds.remainder(reach, states)])
 
 
 def _lengths(rows: Array) -> Array:
     """Of vectors, along the last axis."""
     return np.asarray(np.linalg.norm(rows, axis=-1))
+
+
+def _largest(forms: Array) -> Array:
+    """The largest size of an eigenvalue of symmetric matrices ``[n, m, m]``: ``[n]``."""
+    return np.asarray(np.abs(np.linalg.eigvalsh(forms)).max(axis=1))
