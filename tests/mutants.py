@@ -39,7 +39,7 @@ ROOMS = ("proof", "fit", "checker")
 FOLDERS = {room: f"certirl/{room}" for room in ROOMS} | {"checker": "certirl_check"}
 # Tests that see something of these rooms: files and folders.
 TESTS = [*ROOMS, "properties", "solver", "environments/test_rewarding.py", "environments/test_planning.py"]
-TESTS += [f"claims/test_{name}.py" for name in ("contract", "margins", "attacks", "tabular", "cases", "examples")]
+TESTS += [f"claims/test_{name}.py" for name in ("contract", "margins", "attacks", "cases", "examples")]
 # What is said in words or drawn is compared with pages and reports, which are not run here.
 WORDS = {
     *("__str__", "_headline", "lines", "statement", "claim", "plot", "report", "trusted", "word"),

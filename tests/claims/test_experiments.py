@@ -34,7 +34,6 @@ RUNS += [
         "environments",
         "episodes",
         "many_coordinates",
-        "tabular",
         "tasks",
         "transfer",
         "validated",

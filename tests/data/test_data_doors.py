@@ -489,12 +489,6 @@ def written(path, content):
     return path
 
 
-@pytest.mark.parametrize("paths", [None, 5, b"log.csv", [None], [["log.csv"]], ""])
-def test_what_is_no_path_is_refused(paths):
-    with pytest.raises((TypeError, ValueError), match="named by"):
-        tables.read(paths)
-
-
 def table(path, log, **columns):
     """A log as a CSV, Parquet or npz file, with further columns."""
     if path.suffix == ".npz":

@@ -225,7 +225,7 @@ def test_duplicated_names_and_what_is_no_frame():
     frame = pd.DataFrame([[0.0, 0.1, 0, 1.0]], columns=["state", "state", "action", "next_state"])
     with pytest.raises(ValueError, match="the DataFrame: it has more than one column state"):
         tables.read(frame)
-    for source in (5, [5], np.zeros((3, 3)), None):
+    for source in (5, [5], np.zeros((3, 3)), None, b"log.csv", [["log.csv"]]):
         with pytest.raises(
             TypeError, match="files are named by a path, a pattern or a list of these, or are data frames"
         ):

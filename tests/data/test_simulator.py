@@ -5,11 +5,9 @@ import pytest
 
 import certirl
 from certirl.data.dependence import can_pair
-from certirl.data.simulator import as_generator, device_of, draw
-from certirl.data.source import as_source
+from certirl.data.simulator import device_of, draw
 from certirl.data.transitions import CHUNK
 from certirl.problems import random_polynomial
-from certirl.proof.certify import split
 
 PROBLEM, BASIS = random_polynomial(seed=7), certirl.Legendre(3)
 
@@ -80,26 +78,6 @@ def test_a_simulator_that_redraws_is_solved_without_pairs():
 def test_a_simulator_may_ask_another():
     data = certirl.steps.sample(Nested(), basis=BASIS, samples=10, rng=0)
     assert len(data) == 20
-
-
-def test_the_same_seed_gives_other_roles_other_data():
-    first = {}
-    for role in ("", "sample", "certify", "refute"):
-        first[role] = float(next(iter(draw(PROBLEM, BASIS, 50, as_generator(0, role)))).states[0, 0])
-    assert len(set(first.values())) == 4
-
-
-def test_certify_with_the_seed_of_the_solution_sees_fresh_data():
-    solved = certirl.solve(PROBLEM, expert=0, discount=0.7, basis=BASIS, columns=3, samples=20_000, rng=0)
-    assert solved.status in ("solved", "undetermined")
-    drawn = set()
-    for stream in (
-        *split(as_source(PROBLEM), BASIS.on(PROBLEM.domain), 1000, 0, False, role="certify", paired=True),
-        *split(as_source(PROBLEM), BASIS.on(PROBLEM.domain), 1000, 0, False, role="refute", paired=True),
-        *(draw(PROBLEM, BASIS, 500, generator, design=True, paired=True) for generator in as_generator(0).spawn(4)),
-    ):
-        drawn.add(float(next(iter(stream)).states[0, 0]))
-    assert len(drawn) == 8
 
 
 def test_a_generator_that_cannot_be_spawned_from_is_a_sentence():

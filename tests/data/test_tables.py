@@ -251,14 +251,6 @@ def test_columns_are_found_by_name_in_any_order_and_named_if_they_lack(tmp_path)
         tables.read(tmp_path / "d.npz")
 
 
-def test_any_single_character_may_separate_columns(tmp_path):
-    for mark in ": ~":
-        (tmp_path / "log.csv").write_text(
-            "state,action,next_state\n0,5,0,1\n".replace(",", mark).replace("0" + mark + "5", "0,5")
-        )
-        assert in_log(tables.read(tmp_path / "log.csv", delimiter=mark, n_actions=1)) == [(0.5, 0, 1.0)]
-
-
 def test_all_rows_without_a_value_are_counted_and_named_by_their_episodes():
     rows = {"episode": ["a", "a", "b", "b"], "state": [0.0, np.nan, 0.5, np.nan], "action": ["x", None, "y", None]}
     with pytest.raises(
@@ -385,19 +377,6 @@ def test_single_precision_at_the_edge_is_not_outside(tmp_path, edge):
     assert tables.read(tmp_path / "d.parquet", domain=(edge - 0.1, edge)).states.max() == edge
     with pytest.raises(ValueError, match="leave the domain"):
         tables.read(tmp_path / "d.parquet", domain=(edge - 0.1, edge - 0.001))
-
-
-@pytest.mark.parametrize("format", FORMATS[:2])
-def test_several_coordinates_are_read_in_order(tmp_path, format):
-    table = {
-        "state_1": [1.0, 5.0],
-        "action": [0, 1],
-        "state_0": [2.0, 6.0],
-        "next_state_0": [3, 7],
-        "next_state_1": [4, 8],
-    }
-    first, second = tables.stream(write(tmp_path / f"d.{format}", table))
-    assert first.states.tolist() == [[2, 1]] and second.next_states.tolist() == [[[7, 8]]]
 
 
 # What is bad gets a sentence that names the file and the row.
@@ -565,15 +544,6 @@ def test_files_that_unpack_to_too_much_are_refused_with_the_limit(tmp_path, monk
         stream.write(b"state,action,next_state\n" + rows)
     log = tables.read(tmp_path / "log.csv.gz", domain=(0, 1), n_actions=1)
     assert len(rows) > unpacking.FREELY and len(log.states) == 60_000
-
-
-def test_sizes_that_a_file_only_claims_take_no_memory(tmp_path):
-    path = tmp_path / "claims.npz"
-    np.savez(path, states=np.zeros(2), actions=np.zeros(2, int), next_states=np.zeros(2))
-    content = path.read_bytes().replace(b"(2,), }             ", b"(2000000000000,), } ")
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"claims\.npz: it is not an npz file of plain arrays, or it is damaged"):
-        tables.read(path)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")

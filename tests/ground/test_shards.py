@@ -188,13 +188,6 @@ def test_from_tables_to_moments_to_a_reward(folder, log, capsys):
     np.testing.assert_allclose(found, expected.reward.coefficients, rtol=1e-6)
 
 
-def test_solve_takes_parquet_files_and_patterns(folder, capsys):
-    given = ["--discount", "0.7", "--domain", "-1", "1", "--basis", "legendre", "--columns", "3", "--plot", ""]
-    for data in (["log"], ["log/*.parquet"], [f"log/part-{i}.parquet" for i in range(3)]):
-        assert main(["solve", *data, *given]) == 0
-        assert "5,000 transitions" in capsys.readouterr().out
-
-
 def test_a_domain_from_the_data_is_announced(folder, capsys):
     assert main(["moments", "log"]) == 0
     assert "domain was taken from the data" in capsys.readouterr().out
