@@ -136,7 +136,7 @@ def is_clear(truth: Truth, expert: Any, reward: Any, discount: float) -> bool:
     """Whether the expert is better by a hundredth of the value's span outside the widest tube: else nothing is seen."""
     own = expert(truth.states)
     expected, value = truth.evaluate(reward, own, discount=discount)
-    true = Judgement(truth, expected, own, own, 0.0, 0.0)
+    true = Judgement(truth, expected, own, own, 0.0, 0.0, reward, discount)
     return bool(true.margins[surely_away(truth, own) > WIDEST].min() > 0.01 * np.ptp(value))
 
 

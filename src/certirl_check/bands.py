@@ -1,4 +1,4 @@
-"""The theorem, derived again: bands around (P_b − P_a)V, the span of V and visits of tents, with proved errors.
+"""The theorem, derived again: bands around D_ba, the span of V and visits of tents, with proved errors.
 
 The notation is that of docs/notes/certificate.md, sections 4 to 9 and, for rows that may depend on earlier ones, 18.
 What may be chosen freely before the fresh data, slopes and scales among it, is computed in plain floating point: any
@@ -31,7 +31,7 @@ from certirl_check.enclosures import (
     top_eigenvalue,
     whitening,
 )
-from certirl_check.grounds import Ground
+from certirl_check.grounds import Ground, Paid
 from certirl_check.records import RELATIVE, ImpossibleError, TooLittleError
 
 _NORM_EVENTS, _VISIT_EVENTS = 6, 3
@@ -75,11 +75,12 @@ class Band:
     """−below ≤ D_ba − curve ≤ above at the points of the mesh; tail and rounding come on top."""
 
     pair: tuple[int, int]  # (b, a)
-    curve: Enclosure  # in the harmonics [k]
+    curve: Enclosure  # in the harmonics of what is paid [K], but for its table
     estimation: Floats  # the radius at the points without u, below and above [2, N_1, …, N_d]
     second: Floats  # what u adds to it
     tail: float  # everywhere
     rounding: float  # everywhere
+    paid: Paid  # (R_b − R_a)/γ
 
 
 class Derivation:
@@ -489,7 +490,9 @@ class Derivation:
             second = (enclosed(second) + outside * self.size.length * self.radius[1]).above
             tail, rounding = float((outside * self.radius[0]).above), self.rounding(float((first + second).max()))
             first, second = first.reshape(2, *counts), second.reshape(2, *counts)
-            bands.append(Band((b, a), self._curve(b, a), first, second, tail, rounding))
+            paid, curve = g.paid(b, a), self._curve(b, a)
+            curve = paid.curve + placed(curve, (len(paid.curve),), (slice(self.k),))
+            bands.append(Band((b, a), curve, first, second, tail, rounding, paid))
         return bands
 
     def _curve(self, b: int, a: int) -> Enclosure:

@@ -27,6 +27,7 @@ class Side:
 
     def __init__(self, band: Band, side: int, columns: Functions) -> None:
         self.band, self.side, self.columns = band, side, columns
+        self.sign, self.functions = 1.0 - 2.0 * side, band.paid.functions
         self.pair = band.pair if side == 0 else band.pair[::-1]
         self.curve = band.curve if side == 0 else -band.curve
         self.total = (enclosed(band.estimation) + band.second).above
@@ -39,7 +40,9 @@ class Side:
 
     def everywhere(self) -> Bound:
         """The least of the curve less the largest radius; how far the least is not known counts as rounding."""
-        low, high = self.columns.least(self.curve)
+        low, high = self.functions.least(self.curve)
+        paid, between = self.band.paid.least(self.sign), self.band.paid.between
+        low, high = float((enclosed(low) + paid - between).below), high + paid
         radius = max(self.most, float(self.total[self.side].max()))
         lower = enclosed(low) - radius - self.band.tail - self.band.rounding
         return float(lower.below), high, float((enclosed(high) - low + self.band.rounding).above)
@@ -55,8 +58,9 @@ class Side:
         radius = smaller((both + apart) * 0.5 + slack, Enclosure(np.full(weight.shape, self.most)))
         radius = radius + enclosed(self.columns.drift(cells)) * self.swing
         between = np.maximum(radius.above, (own / weight).above)
-        values = self.columns.on_axes(self.columns.tensor(self.curve), axes)
-        lost = enclosed(between) + self.columns.fall(self.curve, cells) + self.band.tail + self.band.rounding
+        functions, (table, moved) = self.functions, self.band.paid.on_cells(cells)
+        values = functions.on_axes(functions.tensor(self.curve), functions.places(cells)) + self.sign * table
+        lost = enclosed(between) + functions.fall(self.curve, cells) + moved + self.band.tail + self.band.rounding
         return (values - lost).below, values.middle
 
 
@@ -65,9 +69,10 @@ class BandReading(Reading):
 
     def __init__(self, work: Derivation, expert: Expert) -> None:
         # The cells of the expert's grid are cut into smaller ones, for which there are bounds and estimates by pair.
-        self.g, self.cells, self.edges = work.g, work.columns.cells(expert.edges), expert.edges
-        used = np.asarray(expert.taken.reshape(-1, expert.taken.shape[-1]).any(axis=0))
-        pairs = [(band, side) for band in work.bands() for side in (0, 1) if used[band.pair[side]]]
+        used, bands = np.asarray(expert.taken.reshape(-1, expert.taken.shape[-1]).any(axis=0)), work.bands()
+        finest = max((band.paid.functions for band in bands), key=lambda functions: functions.size)
+        self.g, self.cells, self.edges = work.g, finest.cells(expert.edges), expert.edges
+        pairs = [(band, side) for band in bands for side in (0, 1) if used[band.pair[side]]]
         self.sides = {side.pair: side for side in (Side(band, i, work.columns) for band, i in pairs)}
         self.bounds = {pair: side.in_cells(self.cells) for pair, side in self.sides.items()}
         super().__init__(expert, {pair: self._least(lower) for pair, (lower, _) in self.bounds.items()})
@@ -181,9 +186,11 @@ class Certificate(SumsClaim):
             derived = np.outer(taken[0], high) - np.outer(taken[1], low)
         else:  # where the expert mixes its probabilities are not in the file, but they add up to one
             stated, derived = stated.sum(axis=0, keepdims=True), (high - low)[None]
-        between, room = g.dropped, 0.0
-        if g.reward.basis is not None:
-            values = g.reward.basis.values(g.reward.coefficients, g.places)
+        between, room, known = g.dropped, 0.0, [expert.at(place).sum() == 1 for place in g.places]
+        if g.reward.basis is not None and (all(known) or not g.reward.of_actions):
+            rows = [g.reward.row(int(expert.at(place).argmax())) for place in g.places]
+            each = zip(rows, g.places, strict=True)
+            values = np.concatenate([g.reward.basis.values(row, place[None]) for row, place in each])
             between = float(values[0] - values[1] + g.discount * (g.fits[used].ravel() @ g.drop))
             room = TIGHT * float(abs(g.low) + abs(g.high) + np.abs(values).sum())
         otherwise = "the functions of the expert differ otherwise between the states that the span of V is taken from"
@@ -243,11 +250,19 @@ class Certificate(SumsClaim):
         trusted.append(FIXED_BEFORE.format("the reward, the guesses"))
         trusted += [] if self.expert is None else [self.expert.assumption]
         for ground in [ground for ground in self.grounds if ground.reward.basis is None]:
-            low, high, dropped = (short(ground.unit * x) for x in (*ground.reward.range, ground.dropped))
+            own = ground.reward
+            low, high, dropped = (short(ground.unit * x) for x in (own.low, own.high, ground.dropped))
             about = "the certificate is about your reward, which is not in the file and stays within"
-            trusted.append(f"{about} [{low}, {high}]")
+            under = " under the actions that the expert takes" if own.of_actions else ""
+            trusted.append(f"{about} [{low}, {high}]{under}")
             if self.expert is not None:
                 trusted.append(f"the value that was guessed for it differs by {dropped} between two states of the file")
+        for ground in [ground for ground in self.grounds if ground.reward.trusted]:
+            slopes = [short(ground.unit * slope) for slope in ground.reward.slopes]
+            moved = f"change by at most {', '.join(slopes)} per unit of each coordinate"
+            change = moved if ground.reward.slopes.any() else "do not change"
+            about = "differences R(s, b) − R(s, a) are those of the file at the points of its grid"
+            trusted.append(f"{about}, and {change} between them")
         return trusted
 
     # What follows.
@@ -296,6 +311,12 @@ class Certificate(SumsClaim):
         ends = (regret, regret * (1 - ALIKE) - room), (span, span * (1 + ALIKE) + room)
         return compare_tube(self, tube, reading, *ends, unit=g.unit, slack=slack, room=room)
 
+    @property
+    def _difference(self) -> str:
+        """What the margin is a bound of."""
+        paid = any(ground.reward.of_actions for ground in self.grounds)
+        return "(P_b − P_a)V(s) + (R(s, b) − R(s, a))/γ" if paid else "(P_b − P_a)V(s)"
+
     def _statement(self, margin: float, allowed: float) -> str:
         """What is confirmed, in a sentence."""
         sure = f"with probability at least {self.probability}"
@@ -313,7 +334,7 @@ class Certificate(SumsClaim):
         return (
             f"{sure}, at every state of {self.domain}{where}, every action that the expert takes is strictly better "
             "than every action that it does not take, if it is followed afterwards: "
-            f"(P_b − P_a)V(s) ≥ {at_least(margin)}"
+            f"{self._difference} ≥ {at_least(margin)}"
         )
 
 

@@ -1,11 +1,12 @@
 """What claims rest on: functions, guesses and sums over fresh data, and what none of these can be.
 
-The notation is that of docs/notes/certificate.md, sections 4 to 9. Nothing here is shared with the code that made them.
+The notation is that of docs/notes/certificate.md, sections 1 to 9. Nothing here is shared with the code that made them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
 
@@ -22,7 +23,7 @@ from certirl_check.enclosures import (
     stacked,
     top_eigenvalue,
 )
-from certirl_check.harmonics import Functions
+from certirl_check.harmonics import Cells, Functions, Grid
 from certirl_check.reading import Expert
 from certirl_check.records import RELATIVE, TIGHT, DamagedError, ImpossibleError, Record, TooLittleError, reward_of
 
@@ -32,6 +33,36 @@ SHARES = {
     False: {"band": 0.8, "size of the error": 0.15, "regret": 0.05},
 }
 _STRETCH, _BLOCK = 8192, 512  # no sum over data had more additions within a block, or smaller blocks
+
+
+@dataclass(frozen=True, eq=False)
+class Paid:
+    """(R_b − R_a)/γ for a pair of actions, which is known: an expansion, or values at the points of a grid."""
+
+    functions: Functions  # of the expansion; they hold the columns
+    curve: Enclosure  # in their harmonics [K]
+    table: Grid | None  # None for an expansion
+    values: Enclosure  # at the points of the table
+    slopes: Floats  # how fast what the table stands for changes at most along each coordinate [d]
+
+    @property
+    def between(self) -> float:
+        """How far the table is from what it stands for at most, and its rounding."""
+        if self.table is None:
+            return 0.0
+        rounded = 2.0**-44 * float(self.values.size.max()) + float(self.values.radius.max())
+        return float(self.slopes @ self.table.sides) / 2 * (1 + 1e-12) + rounded
+
+    def least(self, sign: float) -> float:
+        """The least of ± the table."""
+        return 0.0 if self.table is None else float((self.values * sign).below.min())
+
+    def on_cells(self, cells: Cells) -> tuple[Floats, Floats]:
+        """What the table says at the middles of cells, and how far from that it can be in them ``[n_1, …, n_d]``."""
+        if self.table is None:
+            return np.zeros(()), np.zeros(())
+        moved = sum(np.ix_(*(slope * half for slope, half in zip(self.slopes, cells.halves, strict=True))))
+        return self.table.on_axes(self.values.middle, cells.middles), self.between + np.asarray(moved) * (1 + 1e-12)
 
 
 class Sums:
@@ -201,7 +232,14 @@ class Ground(Sums):
         self.operator_residuals = e.array("operator_residuals", (A, m, k))
         self.operator_moments = e.array("operator_moments", (0 if self.pointwise else observed, *wide))
         self.visits, self.visit_moments = e.array("visits", (A, w, k)), e.array("visit_moments", (A, w, *wide))
-        self.reached = e.array("reached", (A, len(self.reward.coefficients)))
+        self.reached = e.array("reached", (A, self.reward.coefficients.shape[-1]))
+        apart = self.reward.apart
+        told = [self.reward.coefficients] * (self.reward.coefficients.ndim == 2)
+        told += [] if apart is None else [apart.coefficients]
+        if any(np.shape(rows)[:-1] != (A,) for rows in told):
+            raise DamagedError(f"the reward should be that of {A} actions")
+        if apart is not None and apart.basis is not None and apart.basis.box != self.columns.box:
+            raise DamagedError(f"the reward of actions should be told apart on {self.columns.domain}")
         self.low, self.high = self._value_range(s.number("low"), s.number("high"))
 
     @property
@@ -235,16 +273,16 @@ class Ground(Sums):
         return min(least, low), max(most, high)
 
     def _derived_range(self) -> tuple[float, float]:
-        """Bounds on V̂ = R + γ Σ π_d (fits_d·h): of the sum where R is an expansion like the fits, else of each term."""
+        """Bounds on V̂ = Σ π_d (R_d + γ fits_d·h): of the sum where R is an expansion like the fits, else of each."""
         gamma = enclosed(self.discount)
         if (expansion := self._expansion) is not None:
             wide = expansion if expansion.size >= self.columns.size else self.columns
             if wide.closed:
                 R, fit = np.zeros(wide.size), np.zeros(wide.size)
-                R[: len(self.reward.coefficients)] = self.reward.coefficients
+                R[: expansion.size] = self.reward.row(self.used[0])
                 fit[: self.columns.size] = self.fits[self.used[0]]
                 return wide.bounds(Enclosure(R) @ wide.change + gamma * fit)
-        low, high = self.reward.range
+        low, high = self.reward.range(self.used)
         ends = [self.columns.bounds(enclosed(self.fits[d])) for d in self.used]
         least, most = min(end for end, _ in ends), max(end for _, end in ends)
         return float((enclosed(low) + gamma * least).below), float((enclosed(high) + gamma * most).above)
@@ -254,6 +292,30 @@ class Ground(Sums):
         """The reward's functions where V̂ is one expansion: those of an expert of one action, in the columns' order."""
         basis = self.reward.basis
         return basis if self.constant and isinstance(basis, Functions) and basis.kin(self.columns) else None
+
+    def paid(self, b: int, a: int) -> Paid:
+        """(R_b − R_a)/γ."""
+        columns, reward = self.columns, self.reward
+        gamma = enclosed(self.discount)
+        if reward.apart is not None:
+            grid, values = reward.apart.basis, reward.apart.coefficients
+            assert isinstance(grid, Grid)
+            difference = (Enclosure(values[b]) - values[a]) / gamma
+            return Paid(columns, enclosed(np.zeros(columns.size)), grid, difference, (reward.slopes / gamma).above)
+        if reward.coefficients.ndim == 1:
+            return Paid(columns, enclosed(np.zeros(columns.size)), None, enclosed(np.zeros(1)), np.zeros(0))
+        basis = reward.basis
+        if not isinstance(basis, Functions):
+            raise ImpossibleError("what the actions pay is neither an expansion nor told apart at the points of a grid")
+        alpha = reward.row(b) - reward.row(a)
+        size = max(int(np.flatnonzero(alpha).max(initial=-1)) + 1, columns.size)
+        functions = columns if size == columns.size else basis
+        if not basis.kin(columns) or not functions.closed:
+            raise ImpossibleError(f"what the actions pay is no expansion in the family of {columns}")
+        alpha = np.pad(alpha, (0, max(functions.size - len(alpha), 0)))[: functions.size]
+        of_rounding = np.pad(np.abs(reward.row(b)), (0, max(functions.size - basis.size, 0)))[: functions.size]
+        coefficients = Enclosure(alpha, of_rounding * 2.0**-52) @ functions.change / gamma
+        return Paid(functions, coefficients, None, enclosed(np.zeros(1)), np.zeros(0))
 
     @property
     def described(self) -> str:
@@ -308,17 +370,38 @@ class Ground(Sums):
             return []
         if basis.box != self.columns.box:
             return [f"the reward is {reward}, the columns are on {self.columns.domain}"]
+        wrong = self._other_apart()
         x, fits = self.grams.middle[:, 0], self.fits[list(self.used)].ravel()
         pieces = self.operator_residuals[:, :, 0] + np.einsum("cmk,ck->cm", self.Z, x)  # Σ π_d h_j over next states
+        first, paid = reward.row(self.used[0]), [self.paid(d, self.used[0]) for d in self.used]
+        if any(own.table is not None or own.functions.size > self.columns.size for own in paid) and len(paid) > 1:
+            return wrong  # what is paid at next states does not follow from the sums
+        fits = fits + np.concatenate([own.curve.middle for own in paid])
         guessed = self.discount * pieces @ fits - np.einsum("ck,ck->c", self.fits, x)
-        sums = self.reached @ reward.coefficients + guessed
-        size = np.abs(self.reached) @ np.abs(reward.coefficients)
+        sums = self.reached @ first + guessed
+        size = np.abs(self.reached) @ np.abs(first)
         size += self.counts * (np.abs(fits).sum() + np.abs(self.fits).sum(axis=1))
         follows = np.abs(sums - self.residuals[:, 0]) <= TIGHT * size
-        wrong = [f"the sums of action {c} were made with another reward" for c in np.flatnonzero(~follows)]
+        wrong += [f"the sums of action {c} were made with another reward" for c in np.flatnonzero(~follows)]
         if self._expansion is not None:
             same, change = min(self.columns.size, basis.size), self.columns.change
             apart = np.abs((pieces @ change.middle.T)[:, :same] - self.reached[:, :same]).max()
             agree = apart <= TIGHT * self.counts.max() * change.size.sum()
             wrong += failed((agree, "the sums over next states contradict each other"))
         return wrong
+
+    def _other_apart(self) -> list[str]:
+        """Whether the table of what actions pay is another than that of a reward in the file."""
+        reward, basis = self.reward, self.reward.basis
+        if reward.apart is None or basis is None:
+            return []
+        grid, values = reward.apart.basis, reward.apart.coefficients
+        assert isinstance(grid, Grid)
+        rows = np.stack([basis.values(reward.row(c), grid.points) for c in range(self.actions)])
+        room = TIGHT * float(np.abs(rows).max())
+        same = np.abs(rows - rows[0] - (values - values[0])).max() <= room
+        steep = basis.steepest(reward.coefficients) if isinstance(basis, Grid) else grid.steepest(rows)
+        return failed(
+            (same, "actions pay otherwise than by the reward of the file"),
+            ((reward.slopes >= steep - room / grid.sides).all(), "differences of the reward change faster than stated"),
+        )

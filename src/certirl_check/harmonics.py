@@ -65,6 +65,27 @@ class Grid:
             total += weight * table[tuple(cell + bit for bit, cell in zip(bits, before, strict=True))]
         return total
 
+    def on_axes(self, values: Floats, axes: list[Floats]) -> Floats:
+        """The function with these values at the points, at all combinations of one number from each axis."""
+        table = self.closed(values)
+        for j, (numbers, low, side, steps) in enumerate(zip(axes, self.low, self.sides, self.shape, strict=True)):
+            place = (numbers - low) / side
+            before = np.clip(np.floor(place).astype(np.int64), 0, steps - 1)
+            share = (place - before).reshape([-1 if i == j else 1 for i in range(self.dimension)])
+            table = table.take(before, axis=j) * (1 - share) + table.take(before + 1, axis=j) * share
+        return table
+
+    def steepest(self, rows: Floats) -> Floats:
+        """How fast differences of two of the functions with these values ``[A, k]`` change at most ``[d]``."""
+        tables = np.stack([self.closed(row) for row in rows])
+        steps = [np.ptp(np.diff(tables, axis=1 + j), axis=0).max() for j in range(self.dimension)]
+        return np.asarray(steps / self.sides)
+
+    @property
+    def points(self) -> Floats:
+        """Its points ``[k, d]``, the last coordinate varying fastest."""
+        return self.low + self.sides * np.indices(self.counts).reshape(self.dimension, -1).T
+
     def range(self, coefficients: Floats) -> tuple[float, float] | None:
         """Bounds on the function with these values at the points."""
         return float(coefficients.min()), float(coefficients.max())

@@ -12,7 +12,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,11 @@ GAINED: dict[int, dict[str, dict[str, Any]]] = {
         **{kind: {"log_notes": [_UNKNOWN]} for kind in ("Certificate", "GaussianCertificate", "Refutation")},
         "Reward": {"ends": None},
     },
-    3: {"Surrogate": {"powers": False}, "Evidence": {"powers": None}},
+    3: {
+        "Surrogate": {"powers": False},
+        "Evidence": {"powers": None},
+        "BoundedReward": {"apart": None, "slopes": None, "slopes_source": "proved"},
+    },
 }
 UNPACKED = 2**28  # bytes that a file may unpack to, or a hundred times its own size
 STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")  # from the weakest to the strongest
@@ -232,6 +236,10 @@ class Record:
 
     # What several records hold.
 
+    def rank(self, name: str) -> int:
+        """How many indices an array has; 0 of what is none."""
+        return np.ndim(self._arrays.get(self._named(name), 0))
+
     def box(self, name: str) -> tuple[tuple[float, float], ...]:
         """The ends of the intervals of a domain; one interval may stand alone."""
         listed = self.listed(name)
@@ -293,18 +301,33 @@ class Reward:
     name: str  # of its component; the name is empty if it is no sum
     coordinates: tuple[int, ...]
     basis: Functions | Grid | None  # the functions that R is a combination of; None if R is not in the file
-    coefficients: Floats  # [k]; empty if R is not in the file
+    coefficients: Floats  # [k], or [A, k] if it depends on the action; empty if R is not in the file
     low: float = -math.inf  # its range, as the file says
     high: float = math.inf
+    apart: Reward | None = None  # of the action, at the points of a grid, where the columns' family has no expansion
+    slopes: Floats = field(default_factory=lambda: np.zeros(0))  # how fast differences of actions change at most [d]
+    trusted: bool = False  # whether the slopes rest on no proof
+
+    @property
+    def of_actions(self) -> bool:
+        """Whether R depends on the action."""
+        return self.coefficients.ndim == 2 or self.apart is not None
+
+    def row(self, action: int) -> Floats:
+        """The coefficients of R(·, action) ``[k]``."""
+        return self.coefficients[action] if self.coefficients.ndim == 2 else self.coefficients
 
     def __str__(self) -> str:
         return "not in the file" if self.basis is None else f"{self.basis} on {self.basis.domain}"
 
-    @property
-    def range(self) -> tuple[float, float]:
-        """Bounds on R: derived if the function is in the file."""
-        derived = None if self.basis is None else self.basis.range(self.coefficients)
-        return (self.low, self.high) if derived is None else derived
+    def range(self, actions: Sequence[int]) -> tuple[float, float]:
+        """Bounds on R under some actions: derived if the function is in the file."""
+        basis = self.basis
+        derived = [] if basis is None else [basis.range(self.row(action)) for action in actions]
+        known = [ends for ends in derived if ends is not None]
+        if not known or len(known) < len(derived):
+            return self.low, self.high
+        return min(low for low, _ in known), max(high for _, high in known)
 
 
 def components_of(record: Record) -> list[Reward]:
@@ -320,19 +343,29 @@ def components_of(record: Record) -> list[Reward]:
         bases = [basis.grid() if basis.kind == "Cells" else record.functions("basis")]
         named = [("", tuple(range(len(bases[0].box))))]
     ends = np.cumsum([0, *(functions.size for functions in bases)])
-    numbers = np.split(record.array("coefficients", (int(ends[-1]),)), ends[1:-1])
+    several = record.rank("coefficients") == 2  # of every action
+    numbers = np.split(record.array("coefficients", (*[None] * several, int(ends[-1]))), ends[1:-1], axis=-1)
     return [Reward(*name, functions, own) for name, functions, own in zip(named, bases, numbers, strict=True)]
 
 
 def reward_of(record: Record, unit: float) -> Reward:
     """Read a `BoundedReward`, in units."""
     low, high = record.number("low"), record.number("high")
-    function = record.optional("function", "Reward")
+    function, apart = record.optional("function", "Reward"), record.optional("apart", "Reward")
+    known: dict[str, Any] = {"low": low, "high": high}
+    if apart is not None:
+        (known["apart"],) = components_of(apart)
+        if not isinstance(known["apart"].basis, Grid) or any(known["apart"].basis.periodic) or apart.has_terminal:
+            raise DamagedError(f"{record.place}.apart should be values at the points of a grid")
+        known["slopes"] = record.array("slopes", (known["apart"].basis.dimension,))
+        known["trusted"] = record.text("slopes_source") != "proved"
+        if not (known["slopes"] >= 0).all():
+            raise ImpossibleError(f"{record.place}.slopes are below 0")
     if record.text("source") != "proved" or function is None:
-        return Reward("", (), None, np.zeros(0), low, high)
+        return Reward("", (), None, np.zeros(0), **known)
     components = components_of(function)
     if function.has_terminal:
         raise ImpossibleError(f"{record.place} has terminal states, where the range of its functions proves nothing")
     if len(components) != 1:
         raise DamagedError(f"{record.place} should be the reward of one component")
-    return Reward("", (), components[0].basis, components[0].coefficients / unit, low, high)
+    return Reward("", (), components[0].basis, components[0].coefficients / unit, **known)

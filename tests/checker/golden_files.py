@@ -120,7 +120,16 @@ def _sum():
     return certirl.functions.components.SumBasis(parts)
 
 
+def _paid(reward, **changes):
+    """A certificate of a reward of state and action, of coins."""
+    asked = {"discount": 0.5, "expert": saved_records.away_from_zero, "tube": 0.4, "columns": certirl.Legendre(2)}
+    coins = saved_records.Coins((0.5, 0.5), (0.4, -0.4))
+    return certirl.certify(reward, coins, **asked | {"tail": 0.003, "samples": 40_000, "rng": 0} | changes)
+
+
 MAKERS = {kind.replace(" ", "-"): lambda kind=kind: saved_records.saved(kind) for kind in saved_records.MAKERS} | {
+    "paid": lambda: _paid(certirl.Reward(certirl.Legendre(2), [[0.0, 0.5], [0.0, -0.5]])),
+    "paid-function": lambda: _paid(lambda states, action: (1 - action) * (2 + states[:, 0]), expert=0, tube=None),
     "cells-value": test_cell_files.MAKERS["value"],
     "cells-reward": test_cell_files.MAKERS["reward"],
     "cells-car": lambda: test_cell_files._environment("MountainCar-v0", (37, 21)),

@@ -225,8 +225,8 @@ def test_terminal_states_have_numbers_of_their_own_in_every_form(tmp_path):
         (lambda: Reward(Legendre(2), np.ones((3, 2)))([0.5] * 3, [0, 1]), "one for each of 3 states"),
         (lambda: Reward(Legendre(2), np.ones((3, 2))).with_costs([0, 1]), r"costs must be those of 3 actions"),
         (lambda: Reward(Legendre(2), np.ones((3, 2))).for_action(3), "the number of an action, at most 2"),
-        (lambda: bounded(Reward(Legendre(2), np.ones((3, 2))), as_domain((-1, 1))), "proofs are for rewards of states"),
-        (lambda: bounded(lambda s, a: s[:, 0] * a, as_domain((-1, 1))), "proofs are for rewards of states"),
+        (lambda: bounded(Reward(Legendre(2), np.ones((3, 2))), as_domain((-1, 1))), "this is for rewards of states"),
+        (lambda: bounded(lambda s, a: s[:, 0] * a, as_domain((-1, 1))), "this is for rewards of states"),
         (
             lambda: Reward.sum([Reward(Legendre(1), [[1.0]] * A) for A in (2, 3)], [[0], [1]]),
             "of one number of actions, got 2, 3",

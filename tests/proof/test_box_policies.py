@@ -16,6 +16,7 @@ from certirl.problems import Truth, Whirl, random_independent
 from certirl.proof.bands import Band, Bands
 from certirl.proof.case import Case
 from certirl.proof.certificate import read
+from certirl.proof.surrogate import Paid
 from certirl.solver.solution import load
 from sizes import sizes
 
@@ -110,7 +111,8 @@ def test_what_is_bounded_at_points_is_bounded_everywhere_and_within_cells(column
 def a_band(columns, curve, radius):
     """The same radius on both sides; the curve in the columns."""
     both = np.broadcast_to(radius, (2, *np.shape(radius)))
-    return Band((0, 1), columns, frame(columns).coefficients(curve), both, np.zeros_like(both), 0.0, 0.0)
+    nothing = np.zeros_like(both)
+    return Band((0, 1), columns, frame(columns).coefficients(curve), both, nothing, 0.0, 0.0, Paid.nothing(columns))
 
 
 @pytest.mark.fine

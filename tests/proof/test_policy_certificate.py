@@ -20,6 +20,7 @@ from certirl.problems import Steps, Truth, next_values, regret
 from certirl.proof.bands import Band, Bands
 from certirl.proof.case import Case
 from certirl.proof.certificate import read
+from certirl.proof.surrogate import Paid
 from certirl.solver.solution import load
 from sizes import sizes
 
@@ -275,7 +276,8 @@ def test_one_action_still_gets_the_certificate_it_had(problem):
 def a_band(columns, curve, radius):
     """The same radius on both sides; the curve in the columns."""
     both = np.broadcast_to(radius, (2, *np.shape(radius)))
-    return Band((0, 1), columns, frame(columns).coefficients(curve), both, np.zeros_like(both), 0.0, 0.0)
+    nothing = np.zeros_like(both)
+    return Band((0, 1), columns, frame(columns).coefficients(curve), both, nothing, 0.0, 0.0, Paid.nothing(columns))
 
 
 @pytest.mark.fine

@@ -7,6 +7,7 @@ never the dynamics.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -157,6 +158,27 @@ class Cells(Functions):
             index = (index[:, :, None] * count + ends[:, None, :]).reshape(len(rows), 2 ** (axis + 1))
             value = (value[:, :, None] * values[:, None, :]).reshape(len(rows), 2 ** (axis + 1))
         return index, value
+
+    def _on_axes(self, coefficients: Array, axes: Sequence[Array]) -> Array:
+        """Σ c_i ψ_i at all combinations of one number from each axis ``[n_1, …, n_d]``."""
+        table = coefficients.reshape(self.counts)
+        for axis, along in enumerate(axes):  # each turn puts its numbers in the place of the points
+            rows = np.zeros((len(along), self.dimension))
+            rows[:, axis] = along
+            before, share = self._located(rows, axis)
+            share = share.reshape([-1 if i == axis else 1 for i in range(self.dimension)])
+            after = (before + 1) % self.counts[axis]
+            table = table.take(before, axis=axis) * (1 - share) + table.take(after, axis=axis) * share
+        return table
+
+    def _steepest(self, rows: Array) -> Array:
+        """How fast differences of two of several sums Σ c_i ψ_i ``[A, k]`` change at most, by coordinate ``[d]``."""
+        table = rows.reshape(-1, *self.counts)
+        steps = []
+        for axis in range(1, 1 + self.dimension):
+            ends = table.take([0], axis=axis) if axis - 1 in self.periodic else table.take(np.arange(0), axis=axis)
+            steps.append(float(np.ptp(np.diff(table, axis=axis, append=ends), axis=0).max()))
+        return np.array(steps) / self.sides
 
     def matrix(self, states: ArrayLike) -> Any:
         """ψ_i(s) for each state, as a sparse matrix ``[n, k]``.

@@ -53,7 +53,9 @@ _DRAWN = 100_000  # states drawn for more coordinates
 _ROUNDING = 1e-12
 _ALIKE = 1e-4  # of the range: the largest difference of the answers of two calls, as in single precision
 _SMALLEST, _LARGEST = 1e-250, 1e250  # ranges that can be normalised; margins may be far below them
-OF_ACTIONS = "proofs are for rewards of states, and this one depends on the action: learn one that does not"
+OF_ACTIONS = "this is for rewards of states, and this one depends on the action: certirl.certify takes such rewards"
+# Points at which rewards of actions are compared, by the number of coordinates: those at which experts are looked up.
+_POINTS = {1: (4001,), 2: (401, 401), 3: (61, 61, 61)}
 NOT_SQUARED = "which double precision cannot square: multiply it by a positive constant, which changes no policy"
 
 
@@ -576,7 +578,7 @@ def unpack(reward: Any, discount: float | None) -> tuple[RewardLike, float | Non
 @archive.record
 @dataclass(frozen=True, eq=False)
 class BoundedReward(Record):
-    """``R(s)/unit`` with ``low ≤ R/unit ≤ high``, callable on states ``[n, d]``."""
+    """``R/unit`` with ``low ≤ R/unit ≤ high``, callable on states ``[n, d]``, and an action if R depends on it."""
 
     thread_safe: ClassVar[bool] = True  # `values_of` calls the function
     function: RewardLike | None  # R; None in a file, unless it is an expansion
@@ -586,12 +588,17 @@ class BoundedReward(Record):
     # of the range: "proved", "declared" or "looked up"
     source: Annotated[str, Words("proved", "declared", "looked up")]
     domain: Box  # the box of states
+    # For a reward of actions whose differences no expansion in the columns' family gives: R(s, a) at the points of a
+    # grid up to a function of s, in units, and how fast differences of two actions change at most by each coordinate.
+    apart: Reward | None = None
+    slopes: Annotated[Array | None, Shape("d")] = None
+    slopes_source: Annotated[str, Words("proved", "looked up")] = "proved"
 
-    def __call__(self, states: Array) -> Array:
+    def __call__(self, states: Array, action: Actions = None) -> Array:
         """R at states ``[n]``, in units."""
         if self.function is None:
             raise ValueError("the reward is not in the file: certify it again, or keep the reward beside the file")
-        values = values_of(self.function, states) / self.unit
+        values = values_of(self.function, states, action) / self.unit
         if self.source != "proved" and len(values):
             slack = _ROUNDING * max(abs(self.low), abs(self.high))
             outside = ~((values >= self.low - slack) & (values <= self.high + slack))
@@ -611,10 +618,14 @@ class BoundedReward(Record):
         """The functions of which R is an expansion; None if it is none."""
         return getattr(self.function, "basis", None) if self.source == "proved" else None
 
+    def coefficients(self, action: int) -> Array:
+        """The coefficients of R(·, a) in its basis, in units ``[k]``."""
+        return np.asarray(self.function.for_action(action).coefficients / self.unit)  # type: ignore[union-attr]
+
     @property
-    def coefficients(self) -> Array:
-        """The coefficients of R in its basis, in units."""
-        return np.asarray(self.function.coefficients / self.unit)  # type: ignore[union-attr]
+    def of_actions(self) -> bool:
+        """Whether R depends on the action."""
+        return self.apart is not None or (self.function is not None and of_actions(self.function))
 
     @property
     def range(self) -> tuple[float, float]:
@@ -623,34 +634,67 @@ class BoundedReward(Record):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """The assumption about the range, in words; none if it is proved."""
-        if self.source == "proved":
-            return ()
-        low, high = self.range
-        return (f"the reward stays within [{low:.4g}, {high:.4g}] on {self.domain.words} ({self.source})",)
+        """The assumptions about range and slopes, in words; none if they are proved."""
+        assumed = []
+        if self.source != "proved":
+            low, high = self.range
+            assumed.append(f"the reward stays within [{low:.4g}, {high:.4g}] on {self.domain.words} ({self.source})")
+        if self.slopes is not None and self.slopes_source != "proved":
+            each = ", ".join(f"{self.unit * slope:.4g}" for slope in self.slopes)
+            of = "" if len(self.slopes) == 1 else " of each coordinate"
+            change = f"changes by at most {each} per unit of the state{of}"
+            change = change if self.slopes.any() else "is the same at all states"
+            assumed.append(f"R(s, b) − R(s, a) {change} ({self.slopes_source})")
+        return tuple(assumed)
 
     def normalised(self) -> BoundedReward:
         """The same in a unit in which its range is between 1 and 2."""
         unit = unit_of(self.high - self.low, max(abs(self.low), abs(self.high)))
-        return replace(self, low=self.low / unit, high=self.high / unit, unit=unit * self.unit)
+        return replace(
+            self,
+            low=self.low / unit,
+            high=self.high / unit,
+            unit=unit * self.unit,
+            apart=None if self.apart is None else replace(self.apart, coefficients=self.apart.coefficients / unit),
+            slopes=None if self.slopes is None else self.slopes / unit,
+        )
+
+    def told_apart(self, n_actions: int) -> BoundedReward:
+        """The same with R(s, a) at the points of a grid, and bounds on how fast differences of actions change."""
+        assert self.function is not None
+        grid = Cells(_POINTS[len(self.domain)], (), self.domain)
+        states = grid.points()
+        values = np.stack([values_alone(self.function, states, action) for action in range(n_actions)]) / self.unit
+        slopes, source = 1.05 * grid._steepest(values), "looked up"
+        slopes[slopes * grid.sides <= _ROUNDING * float(np.abs(values).max())] = 0.0
+        if isinstance(self.basis, Cells):
+            rows = [self.coefficients(action) for action in range(n_actions)]
+            slopes, source = self.basis._steepest(np.stack(rows)), "proved"
+        return replace(self, apart=Reward(grid, values - values[:1]), slopes=slopes, slopes_source=source)
 
 
-def bounded(reward: RewardLike, domain: Box, declared: Any = None) -> BoundedReward:
+def bounded(
+    reward: RewardLike, domain: Box, declared: Any = None, actions: Sequence[int] | None = None
+) -> BoundedReward:
     """A reward with its range, proved if it is an expansion.
 
     A reward that has a range keeps it. Where it is neither proved nor declared, ``(low, high)``, it is estimated on a
-    grid.
+    grid. Of a reward of actions the range is that under ``actions``; None refuses such rewards.
     """
     if declared is None and isinstance(reward, BoundedReward):
         return reward
-    _check_of_states(reward)
-    proved = proved_range(reward)
+    each: Sequence[int | None] = [None]
+    if of_actions(reward):
+        if actions is None:
+            raise ValueError(OF_ACTIONS)
+        each = actions
+    proved = proved_range(reward, each)
     if declared is None:
-        low, high = proved or _looked_up(reward, domain)
+        low, high = proved or _looked_up(reward, domain, each)
         return BoundedReward(reward, low, high, 1.0, "proved" if proved else "looked up", domain)
     low, high = as_range(declared)
     result = BoundedReward(reward, low, high, 1.0, "declared", domain)
-    _trial_values(result, domain)
+    _trial_values(result, domain, each)
     return result if proved is None else replace(result, low=proved[0], high=proved[1], source="proved")
 
 
@@ -674,34 +718,40 @@ def unit_of(span: float, largest: float) -> float:
     return math.ldexp(1.0, math.frexp(span)[1] - 1)
 
 
-def proved_range(reward: RewardLike) -> tuple[float, float] | None:
-    """Bounds of an expansion that need no assumption; None for any other function."""
+def proved_range(reward: RewardLike, actions: Sequence[int | None] = (None,)) -> tuple[float, float] | None:
+    """Bounds of an expansion, under some actions, that need no assumption; None for any other function."""
     if not isinstance(reward, Reward):
         return None
     largest = float(np.abs(reward.coefficients).max(initial=0.0))
     if largest > _LARGEST:
         raise ValueError(f"the reward has coefficients up to {largest:.3g}, {NOT_SQUARED}")
-    return reward.range
+    if reward.n_actions is None:
+        return reward.range
+    ranges = [reward.for_action(action).range for action in actions if action is not None]
+    known = [ends for ends in ranges if ends is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
 
-def _looked_up(reward: RewardLike, domain: Box) -> tuple[float, float]:
+def _looked_up(reward: RewardLike, domain: Box, actions: Sequence[int | None]) -> tuple[float, float]:
     """The range over many states, enlarged by a twentieth on both sides."""
-    values = _trial_values(reward, domain)
+    values = _trial_values(reward, domain, actions)
     low, high = float(values.min()), float(values.max())
     more = 0.05 * (high - low) + 1e-12 * max(abs(low), abs(high))
     return low - more, high + more
 
 
-def _trial_values(reward: RewardLike, domain: Box) -> Array:
-    return values_alone(reward, trial_states(domain))
+def _trial_values(reward: RewardLike, domain: Box, actions: Sequence[int | None]) -> Array:
+    states = trial_states(domain)
+    return np.concatenate([values_alone(reward, states, action) for action in actions])
 
 
-def values_alone(reward: RewardLike, states: Array, *, name: str = "the reward") -> Array:
+def values_alone(reward: RewardLike, states: Array, action: int | None = None, *, name: str = "the reward") -> Array:
     """R at states ``[n]``, as in `values_of`, checked to depend on one state alone by further calls."""
-    _check_of_states(reward)
-    values, rows = values_of(reward, states, name=name), some_rows(len(states))
+    if action is None and of_actions(reward):
+        raise ValueError(OF_ACTIONS)
+    values, rows = values_of(reward, states, action, name=name), some_rows(len(states))
     calls = [rows, *np.split(rows[:67], [1, 7])]  # of many states, and of 1, 6 and 60
-    again = np.concatenate([values_of(reward, states[call], name=name) for call in calls if len(call)])
+    again = np.concatenate([values_of(reward, states[call], action, name=name) for call in calls if len(call)])
     rows = np.concatenate(calls)
     change = np.abs(again - values[rows])
     low, high = float(values.min()), float(values.max())
@@ -712,11 +762,6 @@ def values_alone(reward: RewardLike, states: Array, *, name: str = "the reward")
             "depend on one state alone, without means, maxima or ranks over the states"
         )
     return values
-
-
-def _check_of_states(reward: RewardLike) -> None:
-    if of_actions(reward):
-        raise ValueError(OF_ACTIONS)
 
 
 def trial_states(domain: Box) -> Array:

@@ -56,7 +56,11 @@ _GAINED: dict[int, dict[str, dict[str, Any]]] = {
         "Diagnostics": {"log_notes": [], "asked": None, "reached": None},
         "Reward": {"ends": None},
     },
-    3: {"Surrogate": {"powers": False}, "Evidence": {"powers": None}},
+    3: {
+        "Surrogate": {"powers": False},
+        "Evidence": {"powers": None},
+        "BoundedReward": {"apart": None, "slopes": None, "slopes_source": "proved"},
+    },
 }
 UNSAVED: Mapping[str, Any] = types.MappingProxyType({"saved": False})
 

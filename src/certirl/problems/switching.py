@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.functions.bases import gauss_legendre
+from certirl.functions.functions import of_actions
 from certirl.functions.reward import RewardLike, values_of
 from certirl.ground.domain import Array, as_actions, as_domain, as_rows, mesh
 from certirl.ground.doors import as_number, as_probability, call, typed
@@ -137,10 +138,18 @@ class Truth(Record):
         blocks = [states[start : start + _ROWS] for start in range(0, len(states), _ROWS)]
         return np.concatenate([expected @ self.interpolation(block).T for block in blocks], axis=1)
 
+    def worth(self, reward: RewardLike, expected: Array, discount: float, states: Array | None = None) -> Array:
+        """(P_aV)(s) + R(s, a)/γ ``[A, n]``, whose differences are the D_a; without a reward that all actions share."""
+        ahead = self.next_values(expected, states)
+        if not of_actions(reward):
+            return ahead
+        rows = self.states if states is None else states
+        return ahead + np.stack([values_of(reward, rows, action) for action in range(len(ahead))]) / discount
+
     def evaluate(self, reward: RewardLike, actions: NDArray[np.intp], *, discount: float) -> tuple[Array, Array]:
         """P_aV at the nodes ``[A, I]`` and V ``[q]`` of a policy with these actions ``[q]``."""
         as_probability(discount, "discount")
-        gained, n_actions, size = values_of(reward, self.states), len(self.kernels), self._at_states.shape[1]
+        gained, n_actions, size = values_of(reward, self.states, actions), len(self.kernels), self._at_states.shape[1]
         system = np.eye(n_actions * size).reshape(n_actions, size, n_actions, size)
         for action in range(n_actions):
             taken = actions == action
@@ -154,7 +163,7 @@ class Truth(Record):
         actions = np.zeros(len(self.states), dtype=np.intp)
         for _ in range(_ROUNDS):
             expected, value = self.evaluate(reward, actions, discount=discount)
-            ahead = self.next_values(expected)
+            ahead = self.worth(reward, expected, discount)
             # Ties keep their action, so that rounding cannot make the iteration cycle.
             better = ahead.max(axis=0) > ahead[actions, np.arange(len(actions))] + _TIE * np.ptp(value)
             if not better.any():
@@ -183,6 +192,8 @@ class Judgement(Record):
         best: actions of the best policy there ``[q]``.
         regret: the largest value lost by following the expert, in units of the reward.
         span: of V, the ends of the domain included.
+        reward: R.
+        discount: γ.
 
     Example:
         >>> room = certirl.problems.comfort()
@@ -197,13 +208,15 @@ class Judgement(Record):
     best: NDArray[np.intp]
     regret: float
     span: float
+    reward: RewardLike
+    discount: float
 
     def next_values(self, states: Array | None = None) -> Array:
-        """(P_aV)(s) for every action ``[A, n]``, whose differences are the D_a; as `Truth.next_values`.
+        """(P_aV)(s) for every action ``[A, n]``, whose differences are the D_a; as `Truth.worth`.
 
         :meta private:
         """
-        return self.truth.next_values(self.expected, states)
+        return self.truth.worth(self.reward, self.expected, self.discount, states)
 
     @property
     def margins(self) -> Array:
@@ -240,12 +253,15 @@ def judge(problem: Problem | Truth, reward: RewardLike, expert: Expert, *, disco
         planner = Truth(problem, cuts=policy.switches)
     else:
         planner = truth
-    ahead = planner.next_values(planner.plan(reward, discount=discount)[0], truth.states)
-    best_value = values_of(reward, truth.states) + discount * ahead.max(axis=0)
+    ahead = planner.worth(reward, planner.plan(reward, discount=discount)[0], discount, truth.states)
+    best_value = discount * ahead.max(axis=0)
+    best_value = best_value if of_actions(reward) else values_of(reward, truth.states) + best_value
     edges = mesh([np.linspace(low, high, _EDGES[len(problem.domain)]) for low, high in problem.domain])
-    at_edges = truth.next_values(expected, edges)[_actions(problem, expert, edges), np.arange(len(edges))]
-    span = np.ptp(np.concatenate([value, values_of(reward, edges) + discount * at_edges]))
-    return Judgement(truth, expected, actions, ahead.argmax(axis=0), float((best_value - value).max()), float(span))
+    taken = _actions(problem, expert, edges)
+    at_edges = truth.next_values(expected, edges)[taken, np.arange(len(edges))]
+    span = float(np.ptp(np.concatenate([value, values_of(reward, edges, taken) + discount * at_edges])))
+    lost = float((best_value - value).max())
+    return Judgement(truth, expected, actions, ahead.argmax(axis=0), lost, span, reward, discount)
 
 
 def _actions(problem: Problem, expert: Expert, states: Array) -> NDArray[np.intp]:
@@ -274,34 +290,35 @@ def optimal_policy(problem: Problem, reward: RewardLike, *, discount: float) -> 
     for _ in range(2):
         truth = Truth(problem, cuts=policy.switches)
         expected, _ = truth.plan(reward, discount=discount)
-        chosen = truth.next_values(expected, grid).argmax(axis=0)
+        chosen = truth.worth(reward, expected, discount, grid).argmax(axis=0)
         changes = np.flatnonzero(chosen[1:] != chosen[:-1])
         if len(changes) > _SWITCHES:
             raise ValueError(
                 f"the best policy switches {len(changes)} times: the reward tells the actions apart only by rounding, "
                 "or changes too quickly for this planner"
             )
-        switches = [_switch(truth, expected, grid[i : i + 2, 0], chosen[i : i + 2]) for i in changes]
+        ahead = partial(truth.worth, reward, expected, discount)
+        switches = [_switch(ahead, grid[i : i + 2, 0], chosen[i : i + 2]) for i in changes]
         policy = Steps(tuple(switches), (int(chosen[0]), *(int(chosen[i + 1]) for i in changes)))
     return policy
 
 
-def _switch(truth: Truth, expected: Array, ends: Array, actions: Array) -> float:
+def _switch(ahead: Callable[[Array], Array], ends: Array, actions: Array) -> float:
     """Where the second action becomes better than the first between two states, by bisection, to twelve decimals."""
     low, high = (float(end) for end in ends)
     for _ in range(40):
         middle = (low + high) / 2
-        first, second = truth.next_values(expected, np.array([[middle]]))[actions, 0]
+        first, second = ahead(np.array([[middle]]))[actions, 0]
         low, high = (middle, high) if first >= second else (low, middle)
     return round((low + high) / 2, 12)  # the same on every processor, also where it is a round number
 
 
 @typed
 def next_values(problem: Problem, reward: RewardLike, expert: Steps, states: Array, *, discount: float) -> Array:
-    """(P_aV)(s) for every action on an interval, V the expert's value: ``[A, n]``."""
+    """(P_aV)(s), and R(s, a)/γ if R depends on a, for every action on an interval, V the expert's value: ``[A, n]``."""
     truth = Truth(problem, cuts=expert.switches)
     expected, _ = truth.evaluate(reward, expert(truth.states), discount=discount)
-    return truth.next_values(expected, as_rows(states, 1))
+    return truth.worth(reward, expected, discount, as_rows(states, 1))
 
 
 @typed

@@ -1,4 +1,6 @@
-"""Bands: with probability 1 − δ, (P_b − P_a)V lies within them for every pair of actions and every state.
+"""Bands: with probability 1 − δ, D_ba lies within them for every pair of actions and every state.
+
+D_ba = (P_b − P_a)V + (R_b − R_a)/γ, what b is better by than a, divided by γ; the second term is known.
 
 With d̂_c(f) = G_c⁻¹ Σ x E_c(f) the observed regression errors, ν their noise, V = V̂ + u the expert's true value and
 ω(s) the functional of a pair, exactly (the tail apart)
@@ -42,7 +44,7 @@ from certirl.ground.domain import Array
 from certirl.ground.records import Record
 from certirl.proof.functionals import Lengths, Noise, Points, Visits, Workings, norm_of, workings
 from certirl.proof.sums import Evidence, sum_error
-from certirl.proof.surrogate import Surrogate
+from certirl.proof.surrogate import Paid, Surrogate
 
 # How δ is spent: the band decides, the size of the error can do with little; regret only where the expert switches.
 SHARES = {"band": 0.85, "size of the error": 0.15}
@@ -50,24 +52,26 @@ SWITCHING_SHARES = {"band": 0.8, "size of the error": 0.15, "regret": 0.05}
 _MOST_GROWTH = 0.95  # how much the noise of u may be amplified by itself; beyond it nothing is bounded
 # Slopes are chosen for these multiples of the second moments and of the length of u in the training data.
 _CAUTION, _CAUTION_OF_LENGTH = 1.1, 1.5
+_PAID = 2.0**-40  # of (R_b − R_a)/γ: rounding of its values
 _OBSERVED = 2.5  # the observed error of V̂ at points, in standard deviations of its noise: for forecasts
 
 
 @dataclass(frozen=True, eq=False)
 class Band(Record):
-    """|(P_b − P_a)V − curve| ≤ its radius at every state, V the expert's value under the true dynamics.
+    """|D_ba − curve| ≤ its radius at every state, D_ba that of the expert's value under the true dynamics.
 
-    Below the curve and above it (P_b − P_a)V is bounded separately: side 0 is what is read to prove b better than a,
+    Below the curve and above it D_ba is bounded separately: side 0 is what is read to prove b better than a,
     side 1 to prove a better than b.
 
     Attributes:
         pair: (b, a), b < a.
         columns: φ.
-        curve: the corrected estimate in the harmonics of the columns ``[k]``.
+        curve: the corrected estimate in the harmonics of ``paid.functions`` ``[K]``, but for the table of ``paid``.
         estimation: the band of V̂ at the spread points, below and above ``[2, N_1, …, N_d]``.
         second_order: what the error of V̂ adds there.
         tail: what lies outside the columns.
         floating: rounding.
+        paid: (R_b − R_a)/γ.
 
     :meta private:
     """
@@ -79,10 +83,22 @@ class Band(Record):
     second_order: Array
     tail: float
     floating: float
+    paid: Paid
+
+    @property
+    def functions(self) -> Basis:
+        """Those that the curve is an expansion in; they hold the columns."""
+        return self.paid.functions
 
     def estimate(self, states: Array) -> Array:
         """The curve at states ``[n]``."""
-        return np.asarray(frame(self.columns).values(states) @ self.curve)
+        return np.asarray(frame(self.functions).values(states) @ self.curve + self.paid.at(states))
+
+    def on_cells(self, cells: CellAxes) -> tuple[Array, Array]:
+        """The curve at the middles of cells, and how far it can be from that within them ``[n_1, …, n_d]``."""
+        harmonics, (table, moved) = frame(self.functions), self.paid.on_cells(cells)
+        values = harmonics.on_axes(harmonics.tensor(self.curve), cells.axes)
+        return values + table, harmonics.fall(self.curve, cells) + moved
 
     def losses(self, states: Array, side: int) -> dict[str, Array]:
         """What the radius on one side is made of at states ``[n, d]``, by name ``[n]``."""
@@ -314,14 +330,18 @@ def _band(found: Findings, size: _Size, pair: tuple[int, int], L: Array, tail: f
     rise = inflation(work.frame.basis, *counts)
     outside = _outside(work, tail, rise * float(points.magnified.max()), direct=2.0)
     second = second + (size.length * work.radius[1] * outside if size.is_bounded else 0.0)
+    paid = work.s.paid(*pair)
+    curve = paid.curve.copy()
+    curve[: work.k] += _curve(found, size, pair)
     return Band(
         pair=pair,
         columns=work.s.columns,
-        curve=_curve(found, size, pair),
+        curve=curve,
         estimation=estimation.reshape(2, *counts),
         second_order=second.reshape(2, *counts),
         tail=work.radius[0] * outside,
-        floating=_rounding(found, float((estimation + second).max())),
+        floating=_rounding(found, float((estimation + second).max())) + _PAID * paid.size,
+        paid=paid,
     )
 
 

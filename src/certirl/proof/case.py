@@ -21,6 +21,7 @@ from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_number, by_door, setting, shown
 from certirl.ground.records import Record
 from certirl.proof.contradictions import of_circle
+from certirl.proof.surrogate import expands
 from certirl.proof.tails import (
     Tail,
     TailLike,
@@ -174,9 +175,11 @@ class Case(Record):
             raise ValueError(f"a reward of {len(each)} components does not fit {len(self.parts)} components")
         rewards: list[BoundedReward | None] = []
         for part, function in zip(self.parts, each, strict=True):
-            ranged = bounded(function, part.columns.domain)
+            ranged = bounded(function, part.columns.domain, actions=self.used).normalised()
+            if ranged.of_actions and not expands(ranged, part.columns):
+                ranged = ranged.told_apart(self.policy.n_actions)
             empty = len(each) > 1 and not function.coefficients.any()
-            rewards.append(None if empty else ranged.normalised())
+            rewards.append(None if empty else ranged)
         return rewards
 
     def assumptions(self, components: Iterable[int], *, paired: bool, single: bool = False) -> list[str]:

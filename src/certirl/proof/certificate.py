@@ -43,7 +43,7 @@ def read(
     """What bands say about the expert.
 
     Args:
-        bands: around (P_b − P_a)V for every pair of actions.
+        bands: around D_ba for every pair of actions.
         grid: the expert on a grid; None if it takes one action everywhere.
         expert: that action.
         allowed: the half-width outside which everything must be proved.
@@ -63,15 +63,17 @@ def read(
 
 def _everywhere(band: Band, pair: tuple[int, int], sign: float) -> Margin:
     """The better of two bounds over all states: the least of the curve less the largest radius, or cell by cell."""
-    harmonics, side = frame(band.columns), 0 if sign > 0 else 1
+    harmonics, side = frame(band.functions), 0 if sign > 0 else 1
     state, estimated = harmonics.minimum(sign * band.curve)
+    estimated += band.paid.least(sign)
     losses = band.everywhere(side)
+    losses["grid"] += band.paid.between
     whole = Margin(pair, estimated - sum(losses.values()), estimated, losses, state)
     if not np.isfinite(whole.value):
         return whole
     cells = harmonics.cells()
-    values = harmonics.on_axes(harmonics.tensor(sign * band.curve), cells.axes)
-    falls, parts = harmonics.fall(band.curve, cells), band.losses_in_cells(cells, side)
+    values, falls = band.on_cells(cells)
+    values, parts = sign * values, band.losses_in_cells(cells, side)
     lower = values - falls - sum(parts.values())
     worst = np.unravel_index(int(lower.argmin()), lower.shape)
     if lower[worst] <= whole.value:
@@ -126,11 +128,9 @@ class _Refined:
 
 def _on_cells(bands: Bands, grid: ExpertGrid) -> Iterator[PairBounds]:
     """What bands say on the cells of the expert's grid, for each ordered pair of actions."""
-    refined = _Refined(bands.pairs[0].columns, grid)
+    refined = _Refined(max((band.functions for band in bands.pairs), key=lambda functions: functions.size), grid)
     for band in bands.pairs:
-        harmonics = frame(band.columns)
-        values = harmonics.on_axes(harmonics.tensor(band.curve), refined.cells.axes)
-        falls = harmonics.fall(band.curve, refined.cells)
+        values, falls = band.on_cells(refined.cells)
         for side, (pair, sign) in enumerate(((band.pair, 1.0), (band.pair[::-1], -1.0))):
             parts = band.losses_in_cells(refined.cells, side)
             lower = sign * values - np.asarray(sum(parts.values())) - falls
@@ -211,7 +211,7 @@ class Ground(Record):
 
     @cached_property
     def bands(self) -> Bands:
-        """What holds around (P_b − P_a)V for every pair of actions, in the surrogate's unit.
+        """What holds around D_ba for every pair of actions, in the surrogate's unit.
 
         :meta private:
         """

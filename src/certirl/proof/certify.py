@@ -169,7 +169,7 @@ def certify(
         source=origin,
     )
     if len(components) <= 1:
-        function = bounded(function, domain, reward_range)
+        function = bounded(function, domain, reward_range, case.used)
     elif reward_range is not None:
         raise ValueError("reward_range is for plain functions: the ranges of a sum of expansions are known")
     check_draws(origin, count, case)

@@ -1,7 +1,7 @@
 """What is fixed before fresh data are read: the reward, a guess of its value, and guesses of what every action does.
 
 With π the expert's policy, `used` the actions it takes somewhere, φ the columns and h their harmonics
-(`functions.frame`), a surrogate holds P̂_cV̂ and P̂_c(π_d h_j) in the h, and V̂ = R + γ Σ_c π_c·(P̂_cV̂). Guesses may be as
+(`functions.frame`), a surrogate holds P̂_cV̂ and P̂_c(π_d h_j) in the h, and V̂ = Σ_c π_c·(R_c + γ P̂_cV̂). Guesses may be as
 poor as they like: fresh data measure their errors. docs/notes/certificate.md has the statement and the proof.
 """
 
@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations_with_replacement
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from certirl.data.policy import Policy
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
-from certirl.functions.frame import Frame, Mesh, frame
+from certirl.functions.frame import CellAxes, Frame, Mesh, frame
 from certirl.functions.inequalities import log_term
 from certirl.functions.reward import BoundedReward, values_of
 from certirl.ground import archive
@@ -138,23 +138,91 @@ class Surrogate(Record):
         """π_d h_j at states ``[n, d]``: ``[n, m]``."""
         return self.evaluation(states)[1].T
 
-    def expansion(self, fit: Array) -> tuple[Frame, Array]:
-        """R + γ·(fit in the harmonics ``[k]``) as one expansion: its harmonics and coefficients.
+    def expansion(self, fit: Array, action: int) -> tuple[Frame, Array]:
+        """R(·, action) + γ·(fit in the harmonics ``[k]``) as one expansion: its harmonics and coefficients.
 
         For a reward that is an expansion in the family of the columns.
         """
-        alpha = self.reward.coefficients
-        harmonics = frame(self.columns.resized(max(len(alpha), self.columns.size))._closed())
-        coefficients = harmonics.coefficients(np.pad(alpha, (0, harmonics.size - len(alpha))))
+        harmonics, coefficients = self._in_harmonics(self.reward.coefficients(action))
         coefficients[: self.columns.size] += self.discount * fit
         return harmonics, coefficients
+
+    def _in_harmonics(self, alpha: Array) -> tuple[Frame, Array]:
+        harmonics = frame(self.columns.resized(max(len(alpha), self.columns.size))._closed())
+        return harmonics, harmonics.coefficients(np.pad(alpha, (0, harmonics.size - len(alpha))))
+
+    def paid(self, b: int, a: int) -> Paid:
+        """(R_b − R_a)/γ, which is no part of the dynamics and known."""
+        reward, columns = self.reward, self.columns
+        nothing = Paid.nothing(columns)
+        if not reward.of_actions:
+            return nothing
+        if reward.apart is None:
+            alpha = (reward.coefficients(b) - reward.coefficients(a)) / self.discount
+            alpha = alpha if alpha[columns.size :].any() else alpha[: columns.size]
+            harmonics, coefficients = self._in_harmonics(alpha)
+            return nothing._replace(functions=harmonics.columns, curve=coefficients)
+        assert reward.slopes is not None
+        table = (reward.apart.coefficients[b] - reward.apart.coefficients[a]) / self.discount
+        grid = reward.apart.basis
+        assert isinstance(grid, Cells)
+        return nothing._replace(table=(grid, table), slopes=reward.slopes / self.discount)
 
     def tents(self, states: Array) -> Array:
         """1 at a switch, falling to 0 at each half-width from it ``[w, n]``."""
         if not self.widths.size:
             return np.zeros((0, len(states)))
-        away = Cells(self.marks.shape).on(self.columns.domain).combined(states, self.marks.ravel())
-        return np.maximum(0.0, 1 - away / self.widths[:, None])
+        return np.maximum(0.0, 1 - self.distances(states) / self.widths[:, None])
+
+    def distances(self, states: Array) -> Array:
+        """From the nearest switch, 0 in its cell ``[n]``."""
+        return Cells(self.marks.shape).on(self.columns.domain).combined(states, self.marks.ravel())
+
+
+class Paid(NamedTuple):
+    """(R_b − R_a)/γ for a pair of actions: an expansion, or values at the points of a grid.
+
+    Attributes:
+        functions: of the expansion; they hold the columns.
+        curve: its coefficients in their harmonics ``[K]``.
+        table: a grid and the values at its points; None for an expansion.
+        slopes: how fast what the table stands for changes at most along each coordinate ``[d]``.
+    """
+
+    functions: Basis
+    curve: Array
+    table: tuple[Cells, Array] | None
+    slopes: Array
+
+    @classmethod
+    def nothing(cls, columns: Basis) -> Paid:
+        """Of a reward that all actions share."""
+        return cls(columns, np.zeros(columns.size), None, np.zeros(columns.dimension))
+
+    @property
+    def between(self) -> float:
+        """How far the table is from what it stands for at most: half a side of its cells along each coordinate."""
+        return 0.0 if self.table is None else float(self.slopes @ self.table[0].sides) / 2
+
+    @property
+    def size(self) -> float:
+        """No smaller than its values."""
+        return float(np.abs(self.curve).sum() if self.table is None else np.abs(self.table[1]).max())
+
+    def at(self, states: Array) -> Array:
+        """What the table says at states ``[n]``; 0 of an expansion."""
+        return np.zeros(len(states)) if self.table is None else self.table[0].combined(states, self.table[1])
+
+    def least(self, sign: float) -> float:
+        """The least of ± the table."""
+        return 0.0 if self.table is None else float((sign * self.table[1]).min())
+
+    def on_cells(self, cells: CellAxes) -> tuple[Array, Array]:
+        """What the table says at the middles of cells, and how far from that it can be within them ``[n_1, …]``."""
+        if self.table is None:
+            return np.zeros(()), np.zeros(())
+        moved = sum(np.ix_(*(slope * half for slope, half in zip(self.slopes, cells.half, strict=True))))
+        return self.table[0]._on_axes(self.table[1], cells.axes), np.asarray(self.between + moved)
 
 
 def pairs_of(n_actions: int, used: tuple[int, ...], paired: bool) -> list[tuple[int, int]]:
@@ -194,17 +262,19 @@ class Evaluation:
         self._reward, self._policy, self._used = surrogate.reward, surrogate.policy, list(surrogate.used)
         self.basis, self._frame, k = surrogate.reward.basis, surrogate.frame, surrogate.columns.size
         self.reached = 0 if self.basis is None else self.basis.size
-        self._gain: Array | None = None
+        self._gain: Array | None = None  # R of each used action in harmonics, one row if all are alike
         self._size = k
         if in_family(surrogate.reward, surrogate.columns):
-            self._frame, self._gain = surrogate.expansion(np.zeros(k))
+            differ = self._used if surrogate.reward.of_actions else self._used[:1]
+            frames, gains = zip(*(surrogate.expansion(np.zeros(k), action) for action in differ), strict=True)
+            self._frame, self._gain = frames[0], np.stack(gains)
         functions = np.vstack([surrogate.mix[1:], surrogate.discount * surrogate.fits[self._used].reshape(1, -1)])
         self.alone: tuple[Array, int] | None = None
         first = -1 if surrogate.pointwise else 0
         if surrogate.constant and self._gain is not None:  # one product serves V̂ and the f_i
             whole = np.zeros((len(functions), self._frame.size))
             whole[:, :k] = functions
-            whole[-1] += self._gain
+            whole[-1] += self._gain[0]
             if self._frame.dimension == 1 and self._policy.constant is not None:
                 self.alone = whole, self._frame.narrow[0]
             self._whole = whole[first:]
@@ -221,7 +291,12 @@ class Evaluation:
         if len(self._used) == 1 and self._gain is not None:
             return self._whole @ h, pieces, h
         values = self._functions @ pieces
-        values[-1] += self._gain @ h if self._gain is not None else values_of(self._reward, states)
+        if self._gain is not None:
+            paid = self._gain @ h
+        else:
+            differ = self._used if self._reward.of_actions else self._used[:1]
+            paid = np.stack([values_of(self._reward, states, action) for action in differ])
+        values[-1] += paid[0] if len(paid) == 1 else np.einsum("un,nu->n", paid, shares[:, self._used])
         return values, pieces, h
 
     def totals(self, states: Array, h: Array) -> Array:
@@ -235,6 +310,15 @@ class Evaluation:
     def totals_of(self, sums: Array) -> Array:
         """The same from sums of harmonics ``[K, g]``, for a reward of the columns' family: ``[g, k_R]``."""
         return np.asarray((self._frame.change @ sums[: self._frame.size])[: self.reached].T)
+
+
+def expands(reward: BoundedReward, columns: Basis) -> bool:
+    """Whether differences of R between actions are expansions in functions that bounds can rest on."""
+    if not in_family(reward, columns):
+        return False
+    alpha = reward.function.coefficients  # type: ignore[union-attr]
+    size = int(np.flatnonzero(np.ptp(alpha, axis=0)).max(initial=-1)) + 1
+    return size <= columns.size or columns.resized(alpha.shape[-1])._closed().size == alpha.shape[-1]
 
 
 def in_family(reward: BoundedReward, columns: Basis) -> bool:

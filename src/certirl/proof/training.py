@@ -176,20 +176,20 @@ def _serve(moments: Moments, blank: Surrogate) -> bool:
         and in_family(reward, blank.columns)
         and moments.columns == blank.columns
         and moments.rows == blank.columns.resized(moments.rows.size)
-        and moments.rows.size >= max(len(reward.coefficients), blank.columns.size)
+        and moments.rows.size >= max(len(reward.coefficients(blank.used[0])), blank.columns.size)
     )
 
 
 def _from_moments(moments: Moments, blank: Surrogate) -> tuple[Array, Array, Array]:
     """The same from moments in the functions of the columns."""
-    k, change, alpha = blank.columns.size, blank.frame.change, blank.reward.coefficients
+    k, change, alpha = blank.columns.size, blank.frame.change, blank.reward.coefficients(blank.used[0])
     regression = moments.cross @ np.linalg.pinv(moments.gram, hermitian=True)
     Z = np.linalg.solve(change, regression[:, :k] @ change)
     return Z, np.einsum("i,aij->aj", alpha, regression[:, : len(alpha)]) @ change, blank.tent_fits
 
 
 def _solved(blank: Surrogate, Z: Array, of_reward: Array, tent_fits: Array) -> Surrogate:
-    """V̂ = R + γ Σ_c π_c·(P̂_cV̂) by its fixed point, with its range."""
+    """V̂ = Σ_c π_c·(R_c + γ P̂_cV̂) by its fixed point, with its range."""
     used, k, U = list(blank.used), blank.columns.size, len(blank.used)
     Z = Z.copy()
     first = np.eye(k)[0]
@@ -202,6 +202,9 @@ def _solved(blank: Surrogate, Z: Array, of_reward: Array, tent_fits: Array) -> S
     low, high = _value_range(blank, fits[used])
     guess = replace(blank, Z=Z, fits=fits, tent_fits=tent_fits, low=low, high=high)
     grid = blank.columns.grid(_GRID)
+    if len(blank.marks):  # beside a switch rounding would decide what the expert does
+        away = grid[blank.distances(grid) > 0]
+        grid = away if len(away) else grid
     values = guess.value(grid)
     places = grid[[values.argmax(), values.argmin()]]
     ends = guess.pieces(places)
@@ -212,7 +215,7 @@ def _value_range(blank: Surrogate, fits: Array) -> tuple[float, float]:
     """Bounds on V̂: exact where it is one expansion, else from the range of R and those of the fits."""
     harmonics, reward, gamma = blank.frame, blank.reward, blank.discount
     if blank.constant and in_family(reward, blank.columns):
-        wide, curve = blank.expansion(fits[0])
+        wide, curve = blank.expansion(fits[0], blank.used[0])
         return wide.minimum(curve)[1], -wide.minimum(-curve)[1]
     low = min(harmonics.minimum(fit)[1] for fit in fits)
     high = max(-harmonics.minimum(-fit)[1] for fit in fits)
