@@ -5,6 +5,7 @@ certirl.certify(reward, source, dynamics=AffineGaussian(...), ...)          # dr
 certirl.certify(reward, source, dynamics=Deterministic(...), ...)           # there is no noise
 """
 
+from certirl.fit.declared import Resets
 from certirl.proof.cells import Deterministic
 from certirl.proof.densities import tail_from_density
 from certirl.proof.known_noise import AffineGaussian
@@ -16,6 +17,7 @@ __all__ = [
     "Deterministic",
     "GaussianNoise",
     "LaplaceNoise",
+    "Resets",
     "Smooth",
     "UniformNoise",
     "tail_from_density",

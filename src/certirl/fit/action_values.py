@@ -153,7 +153,7 @@ def action_values(
     problem: ValueProblem, model: EffectModel, fit: ValueFit, lifted: LiftedFit | None
 ) -> tuple[Functions, Array, float]:
     """(P̂_aV)(s) as functions of the state, with their estimated error over the effect of an action."""
-    if isinstance(model, RegressionModel):
+    if isinstance(model, RegressionModel) and not model.declared:
         fitted, columns = model.regression.weights @ fit.value, model.columns
         predicted = np.stack([columns.combined(model.effects.states, coefficients) for coefficients in fitted])
         return columns, fitted, model.error(problem, fit.value, 0.0, _effect(predicted))

@@ -11,9 +11,10 @@ rows: memory does not grow with the number of rows times the number of functions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,7 @@ class ValueProblem(NamedTuple):
         periodic: coordinates that are periodic.
         is_terminal: states to whether they are terminal; None if none is.
         terminal_boxes: the terminal states in boxes; None without any.
+        declared: what actions do whose effect is declared, for logs: see `declared.Declared`.
     """
 
     source: Source
@@ -60,6 +62,7 @@ class ValueProblem(NamedTuple):
     periodic: tuple[int, ...]
     is_terminal: Terminal | None = None
     terminal_boxes: TerminalBoxes | None = None
+    declared: Mapping[int, Any] = MappingProxyType({})
 
     @property
     def domain(self) -> Box:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from certirl.data.dependence import can_pair
 from certirl.data.simulator import counted_as
 from certirl.data.source import Logged
 from certirl.data.transitions import Transitions, action_in_words
+from certirl.fit.declared import Declared, DeclaredMoves
 from certirl.fit.effects import (
     Effects,
     ValueProblem,
@@ -44,6 +45,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.ends import EndBasis
 from certirl.ground.domain import Array, number_of
+from certirl.ground.doors import by_door
 from certirl.ground.records import Record
 
 MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
@@ -59,7 +61,9 @@ class EffectModel(Record):
 
     effects: Effects  # of every action on the functions of V
     counts: tuple[int, ...]  # states, or transitions of each action
-    dynamics: Nearby | NextStateModel  # a simulator made of the same transitions
+    dynamics: Nearby | NextStateModel | DeclaredMoves  # a simulator made of the same transitions
+    # Actions whose effect is declared: what is learned below, and the log, are of the other actions alone.
+    declared: Declared = field(default=Declared(), kw_only=True)
 
     @property
     def words(self) -> str:
@@ -68,6 +72,10 @@ class EffectModel(Record):
 
     def at(self, states: Array) -> Effects:
         """The effects at further states, from the transitions at hand: nothing is drawn."""
+        return self.declared.joined(self.estimated, states, self.dynamics.is_terminal)
+
+    def estimated(self, states: Array) -> Effects:
+        """The same of the actions whose effects are estimated."""
         return self.dynamics.effects(self.effects.basis, states)
 
     def error(self, problem: ValueProblem, w: Array, fitted: float, effect: float) -> float:
@@ -103,8 +111,8 @@ class LogModel(EffectModel):
         better = f", next states {self.columns.size}, which predict the data better"
         return better + jumps * bool(self.next_states.jumps)
 
-    def at(self, states: Array) -> Effects:
-        """The effects at further states, from the transitions at hand: nothing is drawn."""
+    def estimated(self, states: Array) -> Effects:
+        """The effects of the actions that are not declared, at further states."""
         return self.next_states.effects(self.effects.basis, states)
 
     def error(self, problem: ValueProblem, w: Array, fitted: float, effect: float) -> float:
@@ -127,8 +135,10 @@ class LogModel(EffectModel):
     def with_ends(self, problem: ValueProblem, boxes: Array, rng: np.random.Generator) -> EffectModel:
         """From the same transitions, with one more function of V: of the ends in some boxes ``[b, 2, d]``."""
         basis = EndBasis.of(self.effects.basis, boxes)
-        model = _from_log(problem, self.log, self.effects.states, basis, rng)
-        return replace(model, dynamics=self.dynamics) if isinstance(self.dynamics, Nearby) else model
+        model = _estimated(problem, self.log, self.effects.states, basis, rng)
+        if isinstance(self.dynamics, Nearby):
+            return replace(model, dynamics=self.dynamics)
+        return _joined(replace(model, counts=self.counts), self.declared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +157,8 @@ class RegressionModel(LogModel):
         """By which functions of the state effects are described."""
         return f", effects {self.columns.size} by held-out data"
 
-    def at(self, states: Array) -> Effects:
-        """The effects at further states, from the transitions at hand: nothing is drawn."""
+    def estimated(self, states: Array) -> Effects:
+        """The effects of the actions that are not declared, at further states."""
         return self.regression.effects(states, self.effects.periodic)
 
     def error(self, problem: ValueProblem, w: Array, fitted: float, effect: float) -> float:
@@ -231,18 +241,38 @@ def _live_rows(problem: ValueProblem, log: Transitions) -> Array:
 def _from_log(
     problem: ValueProblem, log: Transitions, states: Array, basis: Basis, rng: np.random.Generator
 ) -> LogModel:
-    """Effects at some states, by least squares: of V's functions, or of the state where that predicts better."""
-    counts, is_terminal = tuple(log.counts.tolist()), problem.is_terminal
-    fewest, names = min(counts), log.action_names
+    """Effects at some states: declared ones, and those that are estimated from the rows of the other actions."""
+    declared, names = Declared(problem.declared), log.action_names
+    counts = {action: int(log.counts[action]) for action in declared.estimated(log.n_actions)}
+    fewest = min(counts.values())
     if fewest == 0:
-        missing = ", ".join(action_in_words(a, names) for a, count in enumerate(counts) if not count)
+        missing = ", ".join(action_in_words(a, names) for a, count in counts.items() if not count)
         counted = "" if names else "; actions are counted from 0"
         raise ValueError(f"{missing} was never taken in the log, so that its effect is unknown{counted}")
     if fewest < FEWEST:
+        rarest = min(counts, key=counts.__getitem__)
+        known = by_door(f"; where its effect is known, pass effects={{{rarest}: …}}", "")
         raise ValueError(
-            f"{action_in_words(counts.index(fewest), names)} has {number_of(fewest, 'transition')}: too few to "
-            f"estimate its effect, at least {FEWEST} of every action are needed"
+            f"{action_in_words(rarest, names)} has {number_of(fewest, 'transition')}: too few to estimate its effect, "
+            f"at least {FEWEST} are needed{known}"
         )
+    model = _estimated(problem, declared.without(log), states, basis, rng)
+    return _joined(replace(model, counts=tuple(log.counts.tolist())), declared)
+
+
+def _joined(model: LogModel, declared: Declared) -> LogModel:
+    """The model with the actions whose effect is declared."""
+    if not declared:
+        return model
+    whole = replace(model, declared=declared, dynamics=declared.among(model.dynamics))
+    return replace(whole, effects=whole.at(model.effects.states))
+
+
+def _estimated(
+    problem: ValueProblem, log: Transitions, states: Array, basis: Basis, rng: np.random.Generator
+) -> LogModel:
+    """Effects at some states, by least squares: of V's functions, or of the state where that predicts better."""
+    counts, is_terminal = tuple(log.counts.tolist()), problem.is_terminal
     marked = log.terminal if is_terminal is None else None  # boxes that hold the marked states replace the marks
     states = states[:MOST_STATES]
     model = regress_next_states(log, basis, is_terminal=is_terminal, periodic=problem.periodic, rng=rng)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from certirl.data.policy import Policy
 from certirl.fit.effects import ValueProblem, blocks
 from certirl.fit.estimates import EffectModel, LogModel
-from certirl.fit.next_states import NextStateModel
+from certirl.fit.next_states import Nearby
 from certirl.fit.value_program import ValueFit, as_grid
 from certirl.functions.cells import Cells
 from certirl.functions.reward import Reward, value_function
@@ -83,10 +83,11 @@ def judged_states(problem: ValueProblem, model: EffectModel) -> JudgedStates:
 
 def _looked_at(problem: ValueProblem, model: EffectModel) -> tuple[Array, Array]:
     """Some states ``[n, d]``, and next states: of the expert, or of a log."""
-    if isinstance(model.dynamics, NextStateModel):
+    if problem.source.is_log:
         ahead = problem.source.data.next_states
         chosen = np.random.default_rng(0).permutation(len(ahead))[: 10 * LOOKED_AT]
         return model.effects.states[:LOOKED_AT], ahead[chosen]
+    assert isinstance(model.dynamics, Nearby)
     states, ahead = model.dynamics.states[:LOOKED_AT], model.dynamics.next_states[:, :LOOKED_AT]
     return states, ahead[problem.policy.probabilities(states).argmax(axis=1), np.arange(len(states))]
 
@@ -188,8 +189,9 @@ def _bounded(problem: ValueProblem, model: EffectModel, fit: ValueFit, grid: Cel
     unknown = empty if problem.is_terminal is None else empty & ~problem.is_terminal(points)
     flat = grid._roughness(order=1)
     values[unknown] = spsolve(flat[unknown][:, unknown], -flat[unknown][:, ~unknown] @ values[~unknown])
+    whole = 2 * np.array(grid.counts) - 1  # a declared action may lead anywhere
     reach = np.ceil(np.abs(model.next_states.steps).max(axis=0) / grid.sides).astype(int)
-    sizes = np.minimum(2 * reach + 1, 2 * np.array(grid.counts) - 1)
+    sizes = whole if model.declared else np.minimum(2 * reach + 1, whole)
     modes = ["wrap" if axis in grid.periodic else "nearest" for axis in range(grid.dimension)]
     bound = maximum_filter(values.reshape(grid.counts), size=tuple(sizes), mode=modes).ravel()
     coefficients = np.where(empty, values - problem.discount * bound, fit.reward)

@@ -89,6 +89,10 @@ class Program(Record):
         :meta private:
         """
         why = {"trials": f"{setting('trials')} {FOR_POLICIES}"}
+        if asked.is_log:
+            why["effects"] = (
+                "the program needs transitions of every action: pass method=certirl.ValueForm(), or leave effects out"
+            )
         if asked.source is None:
             why["components"] = "components need transitions or a simulator: moments keep one coordinate alone"
         return why

@@ -12,13 +12,15 @@ import numpy as np
 
 from certirl.data.moments import Moments
 from certirl.data.policy import Policy, as_policy
-from certirl.data.simulator import as_generator, as_samples, as_trials
+from certirl.data.simulator import as_generator, as_samples, as_trials, check_simulator
 from certirl.data.source import Source, as_source, for_simulators
 from certirl.data.tables import as_log
+from certirl.data.transitions import Transitions
 from certirl.fit.bellman import check_problem
+from certirl.fit.declared import Declared, as_declared
 from certirl.functions.bases import Basis, as_basis
 from certirl.functions.components import Component, as_components
-from certirl.ground.domain import Box
+from certirl.ground.domain import Box, as_domain
 from certirl.ground.doors import as_count, as_delta, as_flag, as_number, by_door, setting
 from certirl.ground.records import Record
 from certirl.ground.work import check_progress
@@ -56,6 +58,7 @@ class Request(Record):
     tube: float | None
     regret: float | None
     progress: Any
+    declared: Mapping[int, Any]  # what actions of a log do whose effect is declared; a simulator then does so itself
     rng: Any  # a seed or Generator; None for a log without one
 
     @cached_property
@@ -110,6 +113,7 @@ def request(
     basis: Any,
     columns: Any,
     components: Any,
+    effects: Any,
     samples: Any,
     trials: Any,
     paired: Any,
@@ -126,6 +130,9 @@ def request(
     check_tail(tail)
     source = as_log(source)
     is_measured = isinstance(source, Moments)
+    declared = Declared() if effects is None else _declared(effects, source)
+    if not isinstance(source, Transitions):
+        source, declared = declared.over(source), Declared()
     origin = None if is_measured else as_source(source)
     policy = as_policy(expert, source.n_actions, getattr(source, "action_names", ()))
     is_constant = policy.constant is not None
@@ -165,10 +172,11 @@ def request(
         tube=tube,
         regret=regret,
         progress=progress,
+        declared=declared.moves,
         rng=rng,
     )
     given = {"samples": samples, "trials": trials, "paired": paired, "tail": tail, "tube": tube, "regret": regret}
-    _check_effect(asked, given | {"components": components, "columns": columns})
+    _check_effect(asked, given | {"components": components, "columns": columns, "effects": effects})
     asked.method.check(asked, several=components is not None)
     if rng is not None:
         as_generator(rng)  # refused here, also where nothing is drawn
@@ -180,6 +188,15 @@ def request(
         write = by_door("pass columns as well", "write --columns N, too")
         raise ValueError(f"the tail {tail} belongs to the columns it was computed for: {write}")
     return asked
+
+
+def _declared(effects: Any, source: Any) -> Declared:
+    """The actions whose effect is declared."""
+    if isinstance(source, Moments):
+        raise ValueError("moments are sums over transitions of every action: leave effects out, or pass transitions")
+    if not isinstance(source, Transitions):
+        check_simulator(source)
+    return as_declared(effects, source.n_actions, as_domain(source.domain))
 
 
 def _check_dynamics(dynamics: Any, origin: Source | None, given: Mapping[str, Any], method: Any) -> None:
@@ -210,6 +227,8 @@ def _check_effect(asked: Request, given: Mapping[str, Any]) -> None:
             why[name] = (
                 f"{setting(name)} is for a certificate: pass {setting('delta')} too, or leave {setting(name)} out"
             )
+    else:
+        why["effects"] = "a proof rests on transitions of every action: leave effects out, or delta"
     if asked.policy.constant is not None:
         why |= {name: without_switches(name) for name in ("tube", "regret")}
     why |= asked.method.unused(asked)

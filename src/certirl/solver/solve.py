@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -48,6 +48,7 @@ def solve(
     basis: Any = None,
     columns: Any = None,
     components: Any = None,
+    effects: Mapping[int, Any] | None = None,
     samples: int | None = None,
     trials: int | None = None,
     paired: bool | None = None,
@@ -78,6 +79,8 @@ def solve(
         columns: the number of functions that describe the state; chosen by held-out data if left out. For a proof about
             an expert that depends on the state it may be a basis.
         components: groups of coordinates that move independently, ``[[0], [1]]``: the reward is a sum over them.
+        effects: what some actions do, by their numbers: `dynamics.Resets`, or a function of states that gives the next
+            states exactly. No transitions of these actions are needed. For answers without ``delta``.
         samples: transitions to draw for each action, 10,000 if left out; with ``delta`` the most to draw, a million if
             left out. For simulators only.
         trials: for an expert that depends on the state, the most further transitions of each action by which the answer
@@ -106,8 +109,8 @@ def solve(
     """
     asked = request(
         source, discount=discount, expert=expert, method=method, basis=basis, columns=columns, components=components,
-        samples=samples, trials=trials, paired=paired, delta=delta, tail=tail, dynamics=dynamics, tube=tube,
-        regret=regret, rng=rng, progress=progress,
+        effects=effects, samples=samples, trials=trials, paired=paired, delta=delta, tail=tail, dynamics=dynamics,
+        tube=tube, regret=regret, rng=rng, progress=progress,
     )  # fmt: skip
     with on(map):
         if isinstance(asked.method, Program):

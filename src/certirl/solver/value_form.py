@@ -45,7 +45,7 @@ from certirl.fit.ends import (
 )
 from certirl.fit.estimates import EffectModel, LogModel, RegressionModel, estimate_effects
 from certirl.fit.features import MARGIN, FeaturePath, Preference, cost_differences, feature_path
-from certirl.fit.next_states import CLEARLY, FEWEST, Nearby, NextStateModel
+from certirl.fit.next_states import CLEARLY, FEWEST, Nearby
 from certirl.fit.plan import Plan
 from certirl.fit.program import SolverFailed
 from certirl.fit.rewards import JudgedStates, judged_states, read_reward
@@ -109,7 +109,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
     generator = source.generator(asked.rng, "solve_policy")
     basis = value_basis(asked.domain, source.periodic, states=source.states) if asked.basis is None else asked.basis
     periodic = source.periodic if asked.basis is None else basis.periodic_axes
-    problem = ValueProblem(source, asked.policy, asked.discount, periodic, *source.terminal())
+    problem = ValueProblem(source, asked.policy, asked.discount, periodic, *source.terminal(), asked.declared)
     # Threads of a matrix library would cost more than they gain: the products are many and small.
     with one_blas_thread:
         model = estimate_effects(problem, basis, asked.samples, generator, asked.paired)
@@ -261,7 +261,7 @@ def _concluded(
     compared = max(len(rows) + rows.ties, 1)
     sigmoids = isinstance(effects.basis, Sigmoids)
     stats = Diagnostics(
-        choice=f"V has {effects.basis if sigmoids else f'{effects.basis.size} functions'}{model.words}",
+        choice=f"V has {effects.basis if sigmoids else f'{effects.basis.size} functions'}{model.words}{model.declared}",
         counts=model.counts,
         action_names=problem.source.action_names,
         model_error=model_error,
@@ -517,7 +517,7 @@ def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) ->
     assert reward is not None
     if reward.extrapolation is not None:
         states = states[:WALKS]
-        stays = _stays(reward, model.next_states, policy, states, solution.discount)
+        stays = _stays(reward, model.dynamics, policy, states, solution.discount)
         staying = Share(int(stays.sum()), len(states), "states of the log")
         solution = replace(solution, stats=replace(solution.stats, staying=staying))
         if staying.count < FEWEST_STAYING:
@@ -525,15 +525,13 @@ def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) ->
             return solution.judged(Reason.NOT_PLANNED.finding(why=why), *findings)
         states = states[stays]
     planned, finding, _ = _planned(
-        solution, model.next_states, policy, states, in_model=True, decisive=not isinstance(model, RegressionModel)
+        solution, model.dynamics, policy, states, in_model=True, decisive=not isinstance(model, RegressionModel)
     )
     near = max(planned.stats.planned_regret or 0.0, planned.stats.planned_loss or 0.0) <= GAP
     return planned.judged(*(*findings, finding) if near else (finding, *findings))
 
 
-def _stays(
-    reward: Reward, dynamics: NextStateModel, policy: Policy, states: Array, discount: float
-) -> NDArray[np.bool_]:
+def _stays(reward: Reward, dynamics: Any, policy: Policy, states: Array, discount: float) -> NDArray[np.bool_]:
     """From which states the expert reaches no state where R is extrapolated, for three times the horizon ``[n]``."""
     stays, steps = np.ones(len(states), dtype=bool), min(ceil(3 / (1 - discount)), LONGEST)
     for step in simulate(dynamics, states, [policy] * steps, np.random.default_rng(0)):
