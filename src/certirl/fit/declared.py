@@ -35,29 +35,29 @@ class Resets(Record):
         then: the action as under which it moves on.
 
     Example:
-        >>> certirl.dynamics.Resets(to=0.0, then=0)
-        Resets(to=array([0.]), then=0)
+        >>> certirl.dynamics.Resets(to=20.0, then=2)
+        Resets(to=20.0, then=2)
     """
 
     to: Any = 0.0
     then: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "to", np.atleast_1d(as_array(self.to, "to")))
+        as_array(self.to, "to")
         if isinstance(self.then, bool) or not isinstance(self.then, int | np.integer) or self.then < 0:
             raise TypeError(f"then must be the number of an action, got {shown(self.then)}")
         super().__post_init__()
 
     @property
-    def place(self) -> Array:
+    def _place(self) -> Array:
         """The state that is set, as an array ``[1, d]``."""
-        return np.asarray(self.to)[None]
+        return np.atleast_2d(np.asarray(self.to, dtype=float))
 
-    def check(self, declared: set[int], n_actions: int, domain: Box) -> None:
+    def _check(self, declared: set[int], n_actions: int, domain: Box) -> None:
         """Refuse a state outside the domain, and an action that is not estimated."""
-        if self.place.shape[1] != len(domain):
+        if self._place.shape[1] != len(domain):
             raise ValueError(f"Resets(to=…) needs a number for each of {len(domain)} coordinates, got {shown(self.to)}")
-        as_states(self.place, domain, name="to", instead="widen the domain")
+        as_states(self._place, domain, name="to", instead="widen the domain")
         if not self.then < n_actions or self.then in declared:
             raise ValueError(f"Resets(then=…) must be an action whose effect is not declared, got {self.then}")
 
@@ -104,7 +104,7 @@ class Declared(Record):
         for action, moves in sorted(self.moves.items()):
             part: Effects
             if isinstance(moves, Resets):
-                there = estimate(np.repeat(moves.place, REPEATS, axis=0)).after(others.index(moves.then), slice(None))
+                there = estimate(np.repeat(moves._place, REPEATS, axis=0)).after(others.index(moves.then), slice(None))
                 rows = np.broadcast_to(there.mean(axis=0), (1, len(states), basis.size))
                 part = KnownEffects(basis, states, periodic, rows)
             else:
@@ -214,7 +214,7 @@ class DeclaredMoves:
         """What the simulator of the others says, or what follows from the next states where they are declared."""
         moves = self._declared.get(action)
         if isinstance(moves, Resets):
-            return ask(np.repeat(moves.place, len(states), axis=0), self._numbers[moves.then])
+            return ask(np.repeat(moves._place, len(states), axis=0), self._numbers[moves.then])
         if moves is None:
             return ask(states, self._numbers[action])
         return known(moved(moves, np.asarray(states), as_domain(self.domain)))
@@ -243,7 +243,7 @@ def as_declared(effects: Any, n_actions: int, domain: Box) -> Declared:
         if isinstance(action, bool) or not isinstance(action, int | np.integer) or not 0 <= action < n_actions:
             raise ValueError(f"effects names the action {shown(action)}; actions are 0, …, {n_actions - 1}")
         if isinstance(moves, Resets):
-            moves.check({int(each) for each in effects}, n_actions, domain)
+            moves._check({int(each) for each in effects}, n_actions, domain)
         elif not callable(moves) or isinstance(moves, type):
             raise TypeError(f"effects must be {example}, got {shown(moves)} for action {action}")
         else:
