@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.fit.effects import MOST_COLUMNS, richer
 from certirl.fit.next_states import NOISELESS, Nearby, regress_next_states
+from certirl.functions.bases import of_degree
 from certirl.ground.domain import as_domain
 
 BOX, SPREAD = as_domain(((-1.0, 1.0), (-20.0, 20.0))), np.array([0.03, 0.6])
@@ -69,3 +71,14 @@ def test_distances_are_shares_of_the_box_and_short_ways_round_a_circle():
     apart = np.linalg.norm(placed[:, None] - placed, axis=2)
     assert apart[0, 1] == pytest.approx(0.001, rel=1e-3)
     assert apart[0, 2] == pytest.approx(np.hypot(0.25, 1 / np.pi))  # across the circle, whose length is 1
+
+
+def test_richer_bases_have_the_degree_asked_for_and_no_more_functions_than_is_allowed():
+    line, circle = certirl.Legendre(10).on(((0.0, 1.0),)), certirl.Fourier(9).on(((0.0, 1.0),))
+    assert [richer(line, factor).size for factor in (1.0, 1.6, 0.01)] == [10, 16, 1]
+    assert richer(circle, 2.0) == certirl.Fourier(17).on(((0.0, 1.0),))  # four waves, then eight
+    for degree, factor, allowed in ((4, 1.5, 6), (20, 1.0, 20), (20, 3.0, 33)):  # (33 + 1)(33 + 2)/2 = 595
+        found = richer(of_degree(BOX, degree), factor)
+        assert found == of_degree(BOX, allowed) and found.size == (allowed + 1) * (allowed + 2) // 2 <= MOST_COLUMNS
+    wound = richer(of_degree(BOX, 20, (0,)), 2.0)  # of total degree d with a periodic coordinate there are (d + 1)²
+    assert wound.size == 24**2 and wound.size < MOST_COLUMNS < 25**2

@@ -229,6 +229,30 @@ def test_a_plan_that_stands_still_where_the_expert_makes_for_an_end_is_told_by_i
     assert idle.returns is None and idle.loss == 0
 
 
+class Paid:
+    """Nothing moves; a step pays by the action, more on the right."""
+
+    n_actions, domain = 3, ((-1.0, 1.0),)
+
+    def sample(self, states, action, rng):
+        return states
+
+    def reward(self, states, action, next_states):
+        return (0.5, 1.0, 3.0)[action] * (1 + next_states[:, 0])
+
+
+def test_returns_are_discounted_and_what_a_plan_loses_is_a_share_of_what_the_expert_gains():
+    places, nowhere = np.linspace(-0.8, 0.4, 100)[:, None], np.empty((0, 2, 1))
+    plan, expert = (as_policy(lambda s, kind=kind: np.full(len(s), kind), 3) for kind in (1, 2))
+    asked = {"rows": 30_000, "discount": 0.7, "avoided": nowhere, "rng": np.random.default_rng(0)}
+    found = compare_ends(Paid(), plan, expert, places, **asked)
+    worth = (1 - 0.7**10) / (1 - 0.7) * (1 + places[:, 0])  # of 1 a step: so many steps are followed
+    made, shown, random = found.returns
+    assert (made, shown) == pytest.approx((worth.mean(), 3 * worth.mean()))
+    assert random == pytest.approx(1.5 * worth.mean(), rel=0.1)
+    assert found.loss == pytest.approx(2 * (worth.mean() - 1.645 * worth.std() / 10) / (shown - random), rel=1e-3)
+
+
 def test_episodes_go_on_from_where_they_end_and_no_farther():
     starts, limits = np.array([[1.0, 0.0], [0.1, -0.5], [-0.1, 0.0]]), np.array([3, 50, 50])
     (found,) = follow(Dock(), [HARD], starts, limits, np.random.default_rng(0), at=np.array([2, 1, 1]))

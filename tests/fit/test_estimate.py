@@ -189,3 +189,11 @@ def test_moments_of_different_bases_do_not_add():
     data = certirl.steps.sample(PROBLEM, basis=certirl.Legendre(5), samples=30, rng=0)
     with pytest.raises(ValueError, match="same bases"):
         certirl.steps.measure(data, basis=certirl.Legendre(5)) + certirl.steps.measure(data, basis=certirl.Fourier(5))
+
+
+def test_the_condition_is_that_of_the_columns_and_the_precision_their_inverse():
+    data = certirl.steps.sample(PROBLEM, basis=certirl.Legendre(5), samples=400, rng=0)
+    found = certirl.steps.estimate(data, basis=certirl.Legendre(5), columns=3)
+    grams = certirl.steps.measure(data, basis=certirl.Legendre(5), columns=3).gram
+    assert found.precision == pytest.approx(np.linalg.inv(grams))
+    assert found.condition == pytest.approx(np.linalg.cond(grams).max())

@@ -7,7 +7,7 @@ from scipy.optimize import linprog, minimize
 import certirl
 from certirl import steps
 from certirl.fit.program import LeastVariance, LinearProgram, least_norm
-from certirl.fit.recover import OBJECTIVES, cover_points
+from certirl.fit.recover import OBJECTIVES, between, cover_points
 from certirl.ground.domain import as_domain
 from certirl.ground.status import Reason
 
@@ -77,6 +77,17 @@ def test_least_variance_equals_a_general_solver_and_beats_the_others():
     assert variance(found.value) == pytest.approx(peer.fun * 100, rel=1e-3)
     other = steps.recover(criterion, objective="l1")
     assert variance(found.value) < variance(other.value)
+
+
+def test_a_reward_between_two_is_at_its_share_of_the_way():
+    criterion = noisy(certirl.Legendre(7), columns=3)
+    first, second = (steps.recover(criterion, objective=objective) for objective in ("least-variance", "l1"))
+    for share in (0.0, 0.3, 1.0):
+        found = between([criterion], first, second, share)
+        value = (1 - share) * first.value + share * second.value
+        assert found.value[1:] / np.linalg.norm(found.value[1:]) == pytest.approx(value[1:] / np.linalg.norm(value[1:]))
+        lowest = on_a_grid(criterion, found.reward.coefficients).min()
+        assert lowest == pytest.approx(1.0, rel=1e-3) and found.margin == pytest.approx(1.0)
 
 
 def test_cover_is_the_papers_and_may_dip_between_its_points():

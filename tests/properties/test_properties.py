@@ -1,6 +1,7 @@
 """What must hold for all inputs, on inputs that hypothesis makes up; the same ones in every run."""
 
 import functools
+import operator
 import shutil
 from dataclasses import fields
 from fractions import Fraction
@@ -19,7 +20,7 @@ from certirl.data.simulator import draw
 from certirl.proof.case import Case
 from certirl.proof.sums import gather
 from certirl.proof.training import fit_surrogates
-from certirl_check.enclosures import Enclosure, logarithm, turn
+from certirl_check.enclosures import Enclosure, logarithm, smaller, turn
 
 numbers = some.floats(-1e6, 1e6, allow_subnormal=False)
 seeds = some.integers(0, 2**32 - 1)
@@ -252,6 +253,32 @@ def test_enclosures_of_matrices_hold_exact_products_and_sums(size, seed):
         assert inside(total[i], sum(map(Fraction, A[i])))
         for j in range(size):
             assert inside(product[i, j], sum(Fraction(A[i, k]) * Fraction(B[k, j]) for k in range(size)))
+
+
+@given(seeds)
+def test_wide_enclosures_reach_the_ends_of_what_their_results_can_be(seed):
+    rng = np.random.default_rng(seed)
+    (x, y), (r, s) = 1 + rng.exponential(size=(2, 3, 3)), rng.uniform(0.1, 0.9, size=(2, 3, 3))
+    x, y = (numbers * rng.choice([-1, 1], size=(3, 3)) for numbers in (x, y))
+    one, other, positive = Enclosure(x, r), Enclosure(y, s), Enclosure(np.abs(x), r)
+    corners = [(x + i * r, y + j * s) for i in (-1, 1) for j in (-1, 1)]
+    for operation in (operator.add, operator.sub, operator.mul, operator.truediv):
+        found, farthest = operation(one, other), max_over(corners, operation, operation(x, y))
+        assert found.middle == pytest.approx(operation(x, y)) and found.radius == pytest.approx(farthest)
+    terms = max_over(corners, lambda a, b: a[:, :, None] * b, x[:, :, None] * y)
+    assert (one @ other).radius == pytest.approx(terms.sum(axis=1))
+    assert one.sum(axis=0).radius == pytest.approx(r.sum(axis=0)) and one.absolute().radius == pytest.approx(r)
+    size, square = np.abs(x), x**2 - 2 * np.abs(x) * r - r**2
+    for found, low, high in (
+        (positive.root(), np.sqrt(size - r), np.sqrt(size + r)),
+        (smaller(one, other), np.minimum(x - r, y - s), np.minimum(x + r, y + s)),
+        (positive.length(), np.sqrt(square.sum(axis=1).clip(0)), np.linalg.norm(size + r, axis=1)),
+    ):
+        assert found.above == pytest.approx(high) and found.below == pytest.approx(low, abs=1e-7)
+
+
+def max_over(corners, operation, middle):
+    return np.max([np.abs(operation(*corner) - middle) for corner in corners], axis=0)
 
 
 @given(some.floats(-1, 1), some.floats(1e-300, 1e300))
