@@ -95,6 +95,52 @@ def test_the_set_of_log_odds_holds_the_true_ones(problem):
     assert max(far) > 0.45
 
 
+@pytest.mark.parametrize("tail", [0.0, 0.05])
+@pytest.mark.parametrize("problem", [TWO, THREE], ids=["two", "three"])
+def test_the_set_of_log_odds_is_that_of_the_note(problem, tail):
+    """(3) to (6) once more, with loops over decisions and over r."""
+    rng = np.random.default_rng(0)
+    states = rng.uniform(-1, 1, (6000, 1))
+    actions = decide(chances_of(problem.basis, problem.theta, states), rng)
+    first = np.arange(len(states)) % 10 == 0
+    odds = gather_odds(problem.basis, states, actions, problem.n_actions, first=first, tail=tail)
+    chances, x = chances_of(problem.basis, odds.coefficients, states[~first]), problem.basis.values(states[~first])
+    apart = np.eye(problem.n_actions)[:, 1:]
+    each = [
+        np.kron(np.diag(p[1:]) - np.outer(p[1:], p[1:]), np.outer(row, row)) for p, row in zip(chances, x, strict=True)
+    ]
+    known, gram = sum(each), np.kron(np.eye(problem.n_actions - 1), x.T @ x)
+    score = sum(np.kron(e - p[1:], row) for e, p, row in zip(apart[actions[~first]], chances, x, strict=True))
+    inverse = np.linalg.inv(known)
+    ways = [np.kron(c - d, x) for c in apart for d in apart]
+    farthest = max(np.einsum("ni,ij,nj->n", way, inverse, way).max() for way in ways)
+    assert odds.information.sum(axis=0) == pytest.approx(known) and odds.counts.sum() == len(x)
+    assert odds.score == pytest.approx(score, abs=1e-6) and odds.leverages.max() == pytest.approx(farthest)
+    half = np.linalg.inv(np.linalg.cholesky(known))
+    slope = np.linalg.norm(half @ score) + tail * np.exp(tail) * np.sqrt(len(x))
+    sets = []
+    for prior in (scale * odds.prior for scale in (0.25, 0.06, 0.015)):
+        more = np.expm1(2 * tail + odds.leverages / 2)
+        inner = np.linalg.inv(prior + known)
+        spread = sum(m * np.trace(inner @ part) for m, part in zip(more, odds.information, strict=True))
+        grown = (np.eye(len(known)) + np.linalg.solve(prior, part) for part in (known, gram / 2))
+        near, far = (np.linalg.slogdet(part)[1] / 2 for part in grown)
+        near, far = np.log(3 / 0.1) + near + spread / 2, np.log(3 / 0.1) + far
+        found = None
+        for r in np.geomspace(1, 100, 1_000):
+            z = -r * np.sqrt(odds.leverages)
+            curved = np.tensordot(np.exp(-2 * tail) * (np.exp(z) - 1 - z) / z**2, odds.information, 1) - prior / 2
+            gained = r**2 * np.linalg.eigvalsh(half @ curved @ half.T)[0] - r * slope
+            if gained > near and found is None:
+                found = (near + r * slope) * np.linalg.inv(curved)
+            if gained > max(near, far):
+                sets.append(found)
+                break
+    reach = odds.reach(0.1)
+    smallest = min(sets, key=lambda square: np.trace(square @ known))
+    assert reach @ reach.T == pytest.approx(smallest, rel=0.01, abs=0.01 * np.abs(smallest).max())
+
+
 def test_of_dependent_decisions_too():
     # The next state goes where the rarer action was seen less often than expected: the worst a past can do.
     theta, runs, far = np.array([[0.0, 0.0], [-0.5, 0.8]]), 40, []
