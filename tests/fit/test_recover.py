@@ -7,7 +7,7 @@ from scipy.optimize import linprog, minimize
 import certirl
 from certirl import steps
 from certirl.fit.program import LeastVariance, LinearProgram, least_norm
-from certirl.fit.recover import OBJECTIVES, between, cover_points
+from certirl.fit.recover import OBJECTIVES, _coarse_radius, between, cover_points
 from certirl.ground.domain import as_domain
 from certirl.ground.status import Reason
 
@@ -96,6 +96,8 @@ def test_cover_is_the_papers_and_may_dip_between_its_points():
     cover = steps.recover(criterion, objective="l1", cover=0.2)
     points = cover_points(as_domain((-1.0, 1.0)), 0.2)
     assert len(points) == 10
+    boxes = [as_domain(((-1.0, 1.0), (0.0, 5.0), (2.0, 3.0))[:d]) for d in (1, 2, 3)]
+    assert all(90 < len(cover_points(box, _coarse_radius(box))) < 400 for box in boxes)
     assert np.abs(np.linspace(-1, 1, 999)[:, None] - points.T).min(axis=1).max() <= 0.2
     at_points = criterion.margins(cover.reward.coefficients) @ criterion.columns.values(points).T
     assert at_points.min() >= 1 - 1e-7

@@ -7,6 +7,8 @@ from scipy.stats import binom
 
 import certirl
 from certirl import Legendre, problems, product
+from certirl.functions.inequalities import SELF_EVENTS
+from certirl.proof import rollout
 from certirl.proof.rollout import TEST_LEVEL, _how_many, scenario
 
 
@@ -117,9 +119,17 @@ def test_a_large_constant_costs_no_digits():
     assert found(2.0**51) == pytest.approx(found(0.0), rel=1e-9)
 
 
-def test_bounds_are_against_the_best_of_the_other_actions():
-    """Action 1 is nearly as good as the expert's, action 2 far worse."""
+def test_bounds_are_against_the_best_of_the_other_actions(monkeypatch):
+    """Action 1 is nearly as good as the expert's, action 2 far worse; their events share the level of a test."""
+    plain, spent = rollout.self_bounded, []
+
+    def counted(observed, bound, level):
+        spent.append(len(observed) * SELF_EVENTS * np.exp(-level))  # of the alternatives at a state
+        return plain(observed, bound, level)
+
+    monkeypatch.setattr(rollout, "self_bounded", counted)
     coins = Coins((0.7, 0.65, 0.1), (0.1, 0.1, 0.1))
     found = scenario(climb, coins, expert=0, discount=0.5, reward_range=(-1.0, 1.0), samples=2_000, share=0.3, rng=0)
     truth = 1.6 * 0.05 / (1 - 0.5 * 0.16)  # V is linear, with the slope 1/(1 − γ·0.16)
     assert (found.bounds < truth).all() and found.margin < truth < 10 * found.delta
+    assert spent == pytest.approx([TEST_LEVEL])
