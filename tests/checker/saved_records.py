@@ -14,21 +14,11 @@ from certirl.data.policy import CELLS_ALONG
 from certirl.proof import certify as certify_module
 from certirl.proof.certify import refute
 from certirl.proof.training import fit_surrogates
+from systems import Coins
 
 PROVED = {"delta": 0.05, "tail": 0, "rng": 0, "progress": False}
 SETTINGS = PROVED | {"discount": 0.7}
 LINE, PLANE = Legendre(2), product(Legendre(2), Legendre(2))
-
-
-class Coins:
-    """Every coordinate goes to ±0.8, to the right with a probability that is linear in it: two columns, tail 0."""
-
-    def __init__(self, shares, slopes, dimension=1):
-        self.shares, self.slopes = np.array(shares, dtype=float), np.array(slopes, dtype=float)
-        self.n_actions, self.domain = len(shares), ((-1.0, 1.0),) * dimension
-
-    def sample(self, states, action, rng):
-        return np.where(rng.random(states.shape) < self.shares[action] + self.slopes[action] * states, 0.8, -0.8)
 
 
 STEADY, TORN = Coins((0.7, 0.3), (0.1, 0.1)), Coins((0.5, 0.5), (0.4, -0.4))

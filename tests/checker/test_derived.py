@@ -16,7 +16,6 @@ from saved_records import (
     STEADY_PLANE,
     TORN,
     TORN_PLANE,
-    Coins,
     _certify,
     _episodes,
     _plane_reward,
@@ -40,6 +39,7 @@ from certirl_check.cells import CellCertificate
 from certirl_check.certificates import Certificate
 from certirl_check.enclosures import Enclosure
 from certirl_check.records import read
+from systems import Coins
 
 
 class Returning(Coins):
@@ -55,13 +55,7 @@ BACK = Returning((0.5, 0.5), (0.4, -0.4))
 SWITCHING = {"expert": away_from_zero, "tube": 0.4}
 
 
-class Three:
-    """Three coins, all to the right or all to the left."""
-
-    n_actions, domain = 2, ((-1.0, 1.0),) * 3
-
-    def sample(self, states, action, rng):
-        return np.where(rng.random(states.shape) < (0.7, 0.3)[action] + 0.1 * states, 0.8, -0.8)
+THREE = Coins((0.7, 0.3), (0.1, 0.1), 3)
 
 
 def _solved(problem, basis, columns, tail, samples=50_000, **changes):
@@ -87,7 +81,7 @@ MAKERS = {
     "unpaired, at points": lambda: at_points(
         lambda: _solved(random_polynomial(seed=7), Legendre(11), 3, 0.001, 200_000, paired=False)
     ),
-    "three coordinates": lambda: _certify(lambda s: s.sum(axis=1), Three(), product(*[LINE] * 3)),
+    "three coordinates": lambda: _certify(lambda s: s.sum(axis=1), THREE, product(*[LINE] * 3)),
     "episodes of a policy": lambda: _certify(climb, _episodes(TORN), Legendre(2), None, **SWITCHING, **TAIL),
 }
 

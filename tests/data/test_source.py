@@ -5,6 +5,7 @@ import pytest
 
 import certirl
 from certirl.data.source import Logged, Simulated, as_source
+from systems import Moving
 
 PROBLEM, BASIS = certirl.problems.random_polynomial(seed=7), certirl.Legendre(5).on(((-1.0, 1.0),))
 SAMPLES = 300
@@ -142,20 +143,14 @@ def test_pairs_stay_together_when_a_log_is_divided():
         np.testing.assert_array_equal(part.of_action(0)[0], part.of_action(2)[0])
 
 
-class Still:
-    """A simulator without noise."""
-
-    n_actions, domain = 2, ((-1.0, 1.0), (-1.0, 1.0))
-
-    def sample(self, states, action, rng):
-        return np.clip(0.9 * states + (0.1, -0.1)[action], -1, 1)
+STILL = Moving(((-1.0, 1.0),) * 2, (0.1, -0.1), keep=0.9)
 
 
 def test_proofs_from_draws_without_noise_are_refused():
     asked = {"discount": 0.9, "delta": 0.05, "tail": 0, "columns": 10, "rng": 0}
     for expert in (0, lambda states: states[:, 0] > 0):
         with pytest.raises(ValueError, match=r"no noise: .* declare dynamics=certirl\.dynamics\.Deterministic"):
-            certirl.solve(Still(), expert=expert, **asked)
+            certirl.solve(STILL, expert=expert, **asked)
     asked = {"columns": certirl.product(BASIS, BASIS), "tail": 0, "rng": 0}
     with pytest.raises(ValueError, match="no noise"):
-        certirl.certify(lambda states: states[:, 0], Still(), expert=0, discount=0.9, **asked)
+        certirl.certify(lambda states: states[:, 0], STILL, expert=0, discount=0.9, **asked)

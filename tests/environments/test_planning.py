@@ -9,6 +9,7 @@ import certirl
 from certirl.environments import planning
 from certirl.environments.planning import plan
 from certirl.fit import plan as plans
+from systems import Moving
 
 
 class Line:
@@ -76,20 +77,15 @@ def test_a_circle_is_planned_around():
 
 
 def test_noise_is_averaged_over():
-    class Noisy:
-        n_actions, domain = 2, ((-1.0, 1.0),)
-
-        def sample(self, states, action, rng):
-            return np.clip(0.5 * states + (0.2 if action else -0.2) + 0.1 * rng.standard_normal(states.shape), -1, 1)
-
-    found = plan(Noisy(), lambda s: s[:, 0], discount=0.8, points=201, draws=400)
+    NOISY = Moving(((-1.0, 1.0),), (-0.2, 0.2), keep=0.5, std=0.1)
+    found = plan(NOISY, lambda s: s[:, 0], discount=0.8, points=201, draws=400)
     # Linear throughout: action 1 for ever, V(s) = s/(1 − 0.4) + 0.8·0.2/(1 − 0.4)/(1 − 0.8)
     states = np.array([-0.3, 0.0, 0.3])
     assert found.value(states) == pytest.approx(states / 0.6 + 0.16 / 0.6 / 0.2, abs=0.03)
     assert (found(states) == 1).all()
     mixed = np.random.default_rng(1).permutation(np.repeat(np.linspace(-1, 1, 21), 5))
     assert np.array_equal(found.action_values(mixed), np.stack([found.action_values([s])[0] for s in mixed]))
-    assert plan(Noisy(), lambda s: s[:, 0], discount=0.8, points=101).value(states) == pytest.approx(
+    assert plan(NOISY, lambda s: s[:, 0], discount=0.8, points=101).value(states) == pytest.approx(
         found.value(states), abs=0.1
     )
 

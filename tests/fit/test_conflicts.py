@@ -9,6 +9,7 @@ import files
 from certirl.fit.witness import Witness
 from certirl.functions.bases import Legendre
 from certirl.problems import Steps, Truth, comfort
+from systems import Moving
 
 ROOM = comfort()
 HEAT_REST_HEAT = Steps(ROOM.expert.switches, (0, 1, 0))
@@ -52,19 +53,13 @@ def explained(problem, w):
 # On the data's own rows
 
 
-class Still:
-    """Cool, rest or heat, without noise."""
-
-    n_actions, domain = 3, ((-1.0, 1.0),)
-
-    def sample(self, states, action, rng):
-        return np.clip(0.8 * states + 0.15 * (action - 1), -1, 1)
+STILL = Moving(((-1.0, 1.0),), (-0.15, 0.0, 0.15), keep=0.8)
 
 
 def still_rows(solution, expert):
     """The rows outside the tube, from the dynamics themselves."""
     states = solution.compared.states[solution.compared.target >= 1]
-    after = np.array([solution.value.basis.values(Still().sample(states, a, None))[:, 1:] for a in range(3)])
+    after = np.array([solution.value.basis.values(STILL.sample(states, a, None))[:, 1:] for a in range(3)])
     own = expert(states)
     gains = after[own, np.arange(len(states))] - after
     return np.concatenate([gains[a][own != a] for a in range(3)])
@@ -77,7 +72,7 @@ def test_a_conflict_is_named_exactly_if_there_is_one(k):
     for seed in range(8):
         rng = np.random.default_rng([seed, k])
         expert = Steps(tuple(np.sort(rng.uniform(-0.8, 0.8, 2))), tuple(rng.permutation(3)))
-        solution = certirl.solve(Still(), expert=expert, discount=0.9, basis=Legendre(k), samples=300, rng=seed)
+        solution = certirl.solve(STILL, expert=expert, discount=0.9, basis=Legendre(k), samples=300, rng=seed)
         rows = still_rows(solution, expert)
         rows = rows[np.linalg.norm(rows, axis=1) > 1e-9]
         rows = rows / np.linalg.norm(rows, axis=1).max()
@@ -88,7 +83,7 @@ def test_a_conflict_is_named_exactly_if_there_is_one(k):
         conflict = solution.witness
         assert conflict.noiseless and "observed without noise" in str(solution) and len(conflict) <= k + 1
         assert (conflict.taken == expert(conflict.states)).all() and conflict.weights.sum() == pytest.approx(1)
-        after = [solution.value.basis.values(Still().sample(conflict.states, a, None)) for a in range(3)]
+        after = [solution.value.basis.values(STILL.sample(conflict.states, a, None)) for a in range(3)]
         m = np.arange(len(conflict))
         left = conflict.weights @ (np.array(after)[conflict.taken, m] - np.array(after)[conflict.actions, m])
         assert np.abs(left).max() < 1e-6
@@ -96,7 +91,7 @@ def test_a_conflict_is_named_exactly_if_there_is_one(k):
 
 
 def test_it_is_told_kept_and_read_back(tmp_path):
-    solution = certirl.solve(Still(), expert=HEAT_REST_HEAT, discount=0.9, basis=Legendre(3), samples=500, rng=0)
+    solution = certirl.solve(STILL, expert=HEAT_REST_HEAT, discount=0.9, basis=Legendre(3), samples=500, rng=0)
     assert isinstance(solution.witness, Witness)
     (line,) = [line for line in str(solution).splitlines() if line.startswith("  witness ")]
     assert " over " in line and "cancel (weights in brackets), whatever V in Legendre(3)" in line

@@ -3,6 +3,7 @@ import pytest
 
 import certirl
 from certirl.fit.choose import TARGETS
+from systems import Moving
 
 THERMOSTAT = certirl.problems.thermostat()
 
@@ -40,13 +41,8 @@ def test_a_missing_rng_is_one_sentence():
 
 
 def test_predictions_that_are_exact_but_for_rounding_are_equally_good():
-    class Halved:
-        n_actions, domain = 2, ((-1.0, 1.0),)
-
-        def sample(self, states, action, rng):
-            return 0.5 * states + (0.1, -0.1)[action]
-
-    found = certirl.diagnose.columns(Halved(), rng=0)
+    HALVED = Moving(((-1.0, 1.0),), (0.1, -0.1), keep=0.5)
+    found = certirl.diagnose.columns(HALVED, rng=0)
     assert found.best == TARGETS and (found.excess[TARGETS:] == 0).all()  # the fewest of them is the best
     assert (found.excess >= 0).all() and found.excess[0] > 1e9
     assert "e+" in str(found).splitlines()[2] and len(str(found).splitlines()[2]) < 40  # three digits, not twenty

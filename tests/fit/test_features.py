@@ -12,6 +12,7 @@ from certirl.environments.planning import plan
 from certirl.fit.effects import ValueProblem
 from certirl.fit.features import MARGIN, Gains, Preference, _walked, _weights
 from certirl.functions.features import features_of
+from systems import Moving
 
 
 class Room:
@@ -180,13 +181,8 @@ def test_signs_are_kept(expert):
 
 
 def test_actions_that_do_the_same_are_told_apart_by_no_feature():
-    class Still:
-        n_actions, domain = 2, ((-1.0, 1.0),)
-
-        def sample(self, states, action, rng):
-            return 0.5 * states
-
-    answer = solve(Still(), 0, samples=200)
+    STILL = Moving(((-1.0, 1.0),), (0.0, 0.0), keep=0.5)
+    answer = solve(STILL, 0, samples=200)
     assert answer.status == "undetermined" and answer.reward is None
     assert "all actions have the same effect" in str(answer)
 

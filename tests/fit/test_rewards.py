@@ -8,6 +8,7 @@ from certirl.environments.planning import plan
 from certirl.fit.rewards import atoms
 from certirl.functions.cells import Cells
 from certirl.functions.reward import Reward
+from systems import Moving
 
 
 class Inventory:
@@ -123,13 +124,7 @@ def test_beside_a_wall_the_reward_is_as_exact_as_the_states_asked_are_dense(wall
     assert errors.max() < 0.02 and errors.mean() < 1e-4 and (errors > 1e-4).mean() < 0.04
 
 
-class Corridor:
-    """A point between 0 and 1 that goes left or right; the log below starts between 0.1 and 0.6."""
-
-    n_actions, domain = 2, ((0.0, 1.0),)
-
-    def sample(self, states, action, rng):
-        return np.clip(states + 0.05 * (2 * action - 1) + 0.005 * rng.standard_normal(states.shape), 0, 1)
+CORRIDOR = Moving(((0.0, 1.0),), (-0.05, 0.05), std=0.005)
 
 
 def middle(states):
@@ -140,8 +135,8 @@ def middle(states):
 def narrow():
     rng, states = np.random.default_rng(0), np.random.default_rng(1).uniform(0.1, 0.6, (6000, 1))
     actions = rng.integers(2, size=len(states))
-    moved = np.concatenate([Corridor().sample(states[[i]], actions[i], rng) for i in range(len(states))])
-    log = certirl.Transitions(states, actions, moved, domain=Corridor.domain)
+    moved = np.concatenate([CORRIDOR.sample(states[[i]], actions[i], rng) for i in range(len(states))])
+    log = certirl.Transitions(states, actions, moved, domain=CORRIDOR.domain)
     return certirl.solve(log, expert=middle, discount=0.9)
 
 
@@ -162,7 +157,7 @@ def test_without_data_the_reward_is_a_bound_and_says_so(narrow, tmp_path):
 
 def test_no_plan_leaves_the_data_and_none_expects_more_than_the_value(narrow):
     states = np.linspace(0, 1, 201)[:, None]
-    best = plan(Corridor(), narrow.reward, discount=0.9, points=401, draws=32)
+    best = plan(CORRIDOR, narrow.reward, discount=0.9, points=401, draws=32)
     inside = states[abs(states[:, 0] - 0.35) < 0.25]
     assert (best(inside) == middle(inside)).mean() > 0.95
     span = float(np.ptp(narrow.value(inside)))

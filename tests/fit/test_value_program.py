@@ -23,6 +23,7 @@ from certirl.fit.regression import RegressedEffects, regress
 from certirl.fit.value_program import LeastSquares, comparisons, fit_value, profile_at
 from certirl.functions.bases import of_degree
 from certirl.functions.cells import Cells
+from systems import Moving
 
 EVERY = slice(None)
 
@@ -206,14 +207,7 @@ def test_effects_of_a_policy_are_mixed_by_its_probabilities():
     assert np.allclose(effects.of_policy(chances, EVERY), 0.2 * after[0] + 0.3 * after[1] + 0.5 * after[2])
 
 
-class Plane:
-    """Noisy steps along either coordinate of a square, or none."""
-
-    n_actions, domain = 5, ((-1.0, 1.0),) * 2
-    steps = 0.2 * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]])
-
-    def sample(self, states, action, rng):
-        return np.clip(states + self.steps[action] + 0.05 * rng.standard_normal(states.shape), -1.0, 1.0)
+PLANE = Moving(((-1.0, 1.0),) * 2, 0.2 * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]]), std=0.05)
 
 
 def to_the_middle(states):
@@ -223,7 +217,7 @@ def to_the_middle(states):
 
 def test_beyond_what_is_stored_memory_does_not_grow_with_states_times_functions(monkeypatch):
     monkeypatch.setattr("certirl.fit.effects.MOST_STORED", 0)
-    simulator, policy = Plane(), as_policy(to_the_middle, 5)
+    simulator, policy = PLANE, as_policy(to_the_middle, 5)
     basis, cells = of_degree(simulator.domain, 12), Cells((15, 15)).on(simulator.domain)
     peaks = []
     for n in (1_000, 6_000):

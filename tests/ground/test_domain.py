@@ -7,21 +7,17 @@ import pytest
 
 import certirl
 from certirl.ground import domain
+from systems import Moving
 
-
-class Walk:
-    n_actions, domain = 2, ((0.0, 10.0),)
-
-    def sample(self, states, action, rng):
-        return np.clip(states + (0.5, -0.5)[action] + rng.normal(size=states.shape), 0.0, 10.0)
+WALK = Moving(((0.0, 10.0),), (0.5, -0.5), std=1.0)
 
 
 @pytest.mark.parametrize("expert", [0, lambda states: states[:, 0] > 5], ids=["action", "policy"])
 def test_a_solve_checks_its_domain_once(monkeypatch, expert):
     checked, check = [], domain._checked
     monkeypatch.setattr(domain, "_checked", lambda value: checked.append(value) or check(value))
-    certirl.solve(Walk(), discount=0.9, expert=expert, samples=2_000, rng=0)
-    assert checked == [Walk.domain]
+    certirl.solve(WALK, discount=0.9, expert=expert, samples=2_000, rng=0)
+    assert checked == [WALK.domain]
 
 
 @pytest.mark.parametrize("value", [(0, 10), [(0, 10), (-1.5, 2)], np.array([[0.0, 1.0]])], ids=str)

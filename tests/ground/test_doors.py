@@ -31,18 +31,13 @@ from sizes import sizes
 mpl.use("Agg")
 from matplotlib import pyplot
 
+from systems import Coins, Moving
+
 SIDE = as_domain((-1, 1))
 NAN, INF = float("nan"), float("inf")
 
 
-class Coin:
-    """The next state is ±0.8, with a chance of (1 ± s)/2: two Legendre functions describe it exactly."""
-
-    n_actions, domain = 2, SIDE
-
-    def sample(self, states, action, rng):
-        s = states[:, 0] if action == 0 else -states[:, 0]
-        return np.where(rng.random(len(s)) < (1 + s) / 2, 0.8, -0.8)
+COIN = Coins((0.5, 0.5), (0.5, -0.5))
 
 
 class Drift:
@@ -80,7 +75,7 @@ class OneState(Drift):
         ("the expert", lambda: certirl.solve(Drift(), **PLAIN | {"expert": lambda s: 1 if s < 0 else 0})),
         ("the expert", lambda: certirl.solve(Drift(), **PLAIN | {"expert": lambda s: int(math.sin(s) > 0)})),
         ("the simulator's sample", lambda: certirl.solve(OneState(), **PLAIN)),
-        ("the reward", lambda: certirl.certify(lambda s: 1.0 if s[:, 0] < 0 else 0.0, Coin(), expert=0, **PROOF)),
+        ("the reward", lambda: certirl.certify(lambda s: 1.0 if s[:, 0] < 0 else 0.0, COIN, expert=0, **PROOF)),
     ],
 )
 def test_code_for_one_state_is_told_that_it_gets_all_states(what, call):
@@ -113,7 +108,7 @@ def test_states_outside_the_domain_get_the_advice_of_their_caller():
 
 def test_an_expert_that_changes_its_states_is_certified_like_one_that_does_not():
     reward = certirl.Reward(Legendre(2).on(SIDE), np.array([0.0, 1.0]))
-    found, other = (certirl.certify(reward, Coin(), expert=expert, **PROOF) for expert in (dirty, clean))
+    found, other = (certirl.certify(reward, COIN, expert=expert, **PROOF) for expert in (dirty, clean))
     assert found.margin == other.margin and not found.holds
 
 
@@ -313,7 +308,7 @@ def test_experts_that_cannot_be_asked(expert, kind, sentence):
 )
 def test_tails_that_are_none(tail, kind, sentence):
     with pytest.raises(kind, match=sentence):
-        certirl.certify(lambda s: s[:, 0], Coin(), expert=0, **PROOF | {"tail": tail})
+        certirl.certify(lambda s: s[:, 0], COIN, expert=0, **PROOF | {"tail": tail})
 
 
 @pytest.mark.parametrize(("order", "bound"), [("1", "1"), (1.5, 1), (0, 1), (1, -1), (1, NAN), (1, INF), (True, 1)])
@@ -401,9 +396,9 @@ PLACE = r" failed in failing\.fail \(.*test_doors\.py, line \d+\)"
         ("the simulator's outcomes", lambda fail: certirl.planning.plan(Odd(outcomes=fail), **REWARDED)),
         ("the expert", lambda fail: certirl.solve(Drift(), **PLAIN | {"expert": fail})),
         ("the expert's predict", lambda fail: certirl.solve(Drift(), **PLAIN | {"expert": Model(fail)})),
-        ("the reward", lambda fail: certirl.certify(fail, Coin(), expert=0, **PROOF)),
+        ("the reward", lambda fail: certirl.certify(fail, COIN, expert=0, **PROOF)),
         ("the reward", lambda fail: certirl.planning.plan(Drift(), **REWARDED | {"reward": fail})),
-        ("tail", lambda fail: certirl.certify(clean, Coin(), expert=0, **PROOF | {"tail": fail})),
+        ("tail", lambda fail: certirl.certify(clean, COIN, expert=0, **PROOF | {"tail": fail})),
         ("the density", lambda fail: dynamics.tail_from_density(fail, SIDE, n_actions=2).number(Legendre(2))),
         (
             "margin",
@@ -519,7 +514,7 @@ def solve(source, **asked):
 
 
 def certify(reward=squares, **asked):
-    return certirl.certify(reward, Coin(), **PROOF | {"expert": 0} | asked)
+    return certirl.certify(reward, COIN, **PROOF | {"expert": 0} | asked)
 
 
 def refute(source=None, **asked):
@@ -535,11 +530,7 @@ def rollouts(**asked):
     return trials.rollout_check(squares, Drift(), **{"discount": 0.5, "rng": 0} | asked)
 
 
-class Pair:
-    n_actions, domain = 2, SIDE * 2
-
-    def sample(self, states, action, rng):
-        return np.clip(0.8 * states + (0.2 if action else -0.2) + 0.1 * rng.standard_normal(states.shape), -1, 1)
+PAIR = Moving(SIDE * 2, (-0.2, 0.2), keep=0.8, std=0.1)
 
 
 OF_PROOFS, BOTH = "delta samples tail paired progress rng", ("certify", "certify for a policy")
@@ -560,7 +551,7 @@ ASKED = {  # what is called, and its settings
     "certify": (certify, f"discount {OF_PROOFS}"),
     "certify for a policy": (partial(certify, expert=clean), f"discount tube {OF_PROOFS}"),
     "refute": (refute, f"basis columns expert {OF_PROOFS}"),
-    "refute components": (partial(refute, Pair(), components=[[0], [1]]), f"basis columns expert {OF_PROOFS}"),
+    "refute components": (partial(refute, PAIR, components=[[0], [1]]), f"basis columns expert {OF_PROOFS}"),
     "refute for a policy": (partial(refute, expert=clean), "tube"),
     "scenario": (scenario, "discount delta paired progress rng"),
     "rollouts": (rollouts, "discount rng"),
@@ -625,7 +616,7 @@ def test_a_handful_of_samples_is_answered_honestly(samples):
 def test_columns_that_would_take_hours_are_refused_at_once():
     for expert in (0, clean):
         asked = PROOF | {"expert": expert, "columns": certirl.product(Legendre(60), Legendre(60))}
-        refused("columns must have at most 1300 functions", certirl.certify, squares, Pair(), **asked)
+        refused("columns must have at most 1300 functions", certirl.certify, squares, PAIR, **asked)
 
 
 @pytest.mark.parametrize(
@@ -642,9 +633,9 @@ def test_columns_that_would_take_hours_are_refused_at_once():
         (lambda: steps.sample(Drift(), basis=Legendre(3), samples=10**12, rng=0), "samples"),
         (lambda: steps.sample(Drift(), basis=Legendre(3), samples=5, rng=0, paired="yes"), "paired"),
         (lambda: steps.sample(Drift(), basis=Legendre(3), samples=5, rng=0, design="yes"), "design"),
-        (lambda: diagnose.independent(Pair(), [[0], [1]], rng=0, level="0.1"), "level"),
-        (lambda: diagnose.independent(Pair(), [[0], [1]], rng=0, samples=10**12), "samples"),
-        (lambda: diagnose.components(Pair(), rng=0, join_noise="yes"), "join_noise"),
+        (lambda: diagnose.independent(PAIR, [[0], [1]], rng=0, level="0.1"), "level"),
+        (lambda: diagnose.independent(PAIR, [[0], [1]], rng=0, samples=10**12), "samples"),
+        (lambda: diagnose.components(PAIR, rng=0, join_noise="yes"), "join_noise"),
         (lambda: diagnose.components(7), "neither Transitions nor a simulator"),
         (lambda: diagnose.coverage(LOG, cells="x"), "cells"),
         (lambda: diagnose.coverage(LOG, cells=10**9), "cells"),
@@ -670,12 +661,12 @@ def test_columns_that_would_take_hours_are_refused_at_once():
         (lambda: certirl.Reward(Legendre(1), ["x"]), "the coefficients of a reward"),
         (lambda: as_policy(clean, "2"), "n_actions"),
         (lambda: certirl.solve(certirl.Transitions([0, 1], [0, 0], [1, 0]), expert=0, discount=0.7), "at least two"),
-        (lambda: refute(Pair(), basis=Legendre(5)), r"certirl.product\(…\) takes one family for each coordinate"),
+        (lambda: refute(PAIR, basis=Legendre(5)), r"certirl.product\(…\) takes one family for each coordinate"),
         (lambda: Legendre("3"), r"Legendre\(size\): size"),
         (lambda: Legendre(2.0), r"Legendre\(size\): size"),
-        (lambda: certirl.solve(Pair(), components=[[0], [1]], columns="3", **PLAIN), "columns"),
-        (lambda: certirl.solve(Pair(), components=[[0], [1]], basis=5, **PLAIN), "basis"),
-        (lambda: certirl.solve(Pair(), components=[[0], [1]], basis=Legendre(2000), **PLAIN), "basis"),
+        (lambda: certirl.solve(PAIR, components=[[0], [1]], columns="3", **PLAIN), "columns"),
+        (lambda: certirl.solve(PAIR, components=[[0], [1]], basis=5, **PLAIN), "basis"),
+        (lambda: certirl.solve(PAIR, components=[[0], [1]], basis=Legendre(2000), **PLAIN), "basis"),
     ],
 )
 def test_wrong_calls_of_the_other_functions_are_named(call, name):
@@ -749,13 +740,11 @@ def test_progress_and_pairs_are_obeyed_for_policies():
     stages = []
     certirl.solve(Drift(), **PLAIN | {"expert": clean}, progress=lambda *report: stages.append(report))
     assert stages == [(1, 3), (2, 3), (3, 3)]
-    one, other = (certirl.solve(Noisy(), **PLAIN | {"expert": clean}, paired=paired) for paired in (True, False))
+    one, other = (certirl.solve(NOISY, **PLAIN | {"expert": clean}, paired=paired) for paired in (True, False))
     assert not np.array_equal(one.value.coefficients, other.value.coefficients)
 
 
-class Noisy(Drift):
-    def sample(self, states, action, rng):
-        return np.clip(0.8 * states + (0.05 if action else -0.05) + 0.4 * rng.standard_normal(states.shape), -1, 1)
+NOISY = Moving(SIDE, (-0.05, 0.05), keep=0.8, std=0.4)
 
 
 def test_progress_is_obeyed_for_logs():
@@ -931,7 +920,7 @@ def test_the_trial_of_random_numbers_finds_no_fault_where_there_is_none():
     for chance in (0.0, 1e-4, 1e-3, 1 / 256, 1 / 64, 0.1, 0.5):
         assert noise_fault(Rare(chance)) == ""
     problems = [certirl.problems.random_polynomial(seed=seed) for seed in range(20)]
-    assert {noise_fault(one) for one in (*problems, Coin(), Drift(), Pair())} == {""}
+    assert {noise_fault(one) for one in (*problems, COIN, Drift(), PAIR)} == {""}
 
 
 class Gather:

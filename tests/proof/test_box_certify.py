@@ -11,6 +11,7 @@ from certirl.functions.inequalities import SELF_EVENTS, log_term, self_bounded
 from certirl.ground.domain import mesh
 from mixed import Mixed
 from sizes import sizes
+from systems import Moving
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.3, 0.97])
@@ -118,7 +119,7 @@ def test_wrong_calls_are_refused_in_a_sentence():
     with pytest.raises(ValueError, match="every simpler product"):
         certirl.solve(PROBLEM, expert=0, discount=0.7, basis=full, columns=8, delta=0.05, rng=0)
     with pytest.raises(ValueError, match=r"3 coordinates at most.*certirl\.trials\.scenario"):
-        certirl.solve(Four(), expert=0, discount=0.7, delta=0.05, rng=0)
+        certirl.solve(FOUR, expert=0, discount=0.7, delta=0.05, rng=0)
     with pytest.raises(ValueError, match="a tail from derivatives is for one coordinate"):
         certirl.certify(
             lambda s: s[:, 0],
@@ -133,13 +134,7 @@ def test_wrong_calls_are_refused_in_a_sentence():
         )
 
 
-class Four:
-    """Four coordinates."""
-
-    n_actions, domain = 2, ((-1.0, 1.0),) * 4
-
-    def sample(self, states, action, rng):
-        return np.clip(0.5 * states + 0.1 * (1 - 2 * action) + 0.2 * rng.normal(size=states.shape), -1, 1)
+FOUR = Moving(((-1.0, 1.0),) * 4, (0.1, -0.1), keep=0.5, std=0.2)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import files
 from certirl import problems
 from certirl.fit import program
 from certirl.functions.components import SumBasis, as_components
+from systems import Moving
 
 PROBLEM = problems.independent(problems.random_polynomial(seed=3, degree=4), problems.whirl())
 BASES = [certirl.Legendre(5), certirl.product(certirl.Legendre(4), certirl.Legendre(4))]
@@ -95,14 +96,9 @@ def test_a_family_of_one_coordinate_is_multiplied_with_itself():
 
 
 def test_large_components_are_solved_without_a_test_of_independence():
-    class Still:
-        n_actions, domain = 2, ((-1.0, 1.0),) * 5
-
-        def sample(self, states, action, rng):
-            return np.clip(0.5 * states + 0.2 * (1 - 2 * action) + 0.3 * rng.normal(size=states.shape), -1, 1)
-
+    STILL = Moving(((-1.0, 1.0),) * 5, (0.2, -0.2), keep=0.5, std=0.3)
     found = certirl.solve(
-        Still(), expert=0, components=[[0, 1, 2, 3], [4]], discount=0.7, samples=2_000, columns=5, rng=0
+        STILL, expert=0, components=[[0, 1, 2, 3], [4]], discount=0.7, samples=2_000, columns=5, rng=0
     )
     assert found.status == "solved" and "not tested" in found.stats.independence
 
@@ -152,15 +148,10 @@ def test_components_too_large_for_a_certificate_are_refused():
 
 
 def test_a_conflict_in_boxes_stays_undetermined_when_a_proof_is_asked_for():
-    class Alike:
-        n_actions, domain = 2, ((-1.0, 1.0),) * 3
-
-        def sample(self, states, action, rng):
-            return np.clip(0.5 * states + 0.3 * rng.normal(size=states.shape), -1, 1)
-
+    ALIKE = Moving(((-1.0, 1.0),) * 3, (0.0, 0.0), keep=0.5, std=0.3)
     asked = {"components": [[0], [1, 2]], "discount": 0.7, "columns": [3, 6], "rng": 0}
-    assert certirl.solve(Alike(), expert=0, samples=2_000, **asked).status == "infeasible"
-    found = certirl.solve(Alike(), expert=0, delta=0.1, tail=0, samples=4_000, **asked)
+    assert certirl.solve(ALIKE, expert=0, samples=2_000, **asked).status == "infeasible"
+    found = certirl.solve(ALIKE, expert=0, delta=0.1, tail=0, samples=4_000, **asked)
     assert (
         found.status == "undetermined"
         and found.refutation is None

@@ -11,23 +11,12 @@ from certirl.data.source import as_source
 from certirl.proof import contradictions
 from certirl.proof.contradictions import _chances, distance_from, excess
 from certirl.proof.drift import DriftSums, fit_drift, rows_of, wall_of
+from systems import Moving
+
+TANK = Moving(((0.0, 4.0),), (0.1, 0.7), keep=0.85, std=0.5, tail=certirl.dynamics.GaussianNoise(std=0.5, slope=0.85))
 
 
-class Tank:
-    """s' = clip(0.85 s + u_a + ξ) on [0, 4]."""
-
-    n_actions, domain = 2, ((0.0, 4.0),)
-    tail = certirl.dynamics.GaussianNoise(std=0.5, slope=0.85)
-
-    def sample(self, states, action, rng):
-        return np.clip(0.85 * states + (0.1, 0.7)[action] + rng.normal(scale=0.5, size=states.shape), 0, 4)
-
-
-class Still(Tank):
-    """The same without noise."""
-
-    def sample(self, states, action, rng):
-        return 0.8 * states + 0.4 * action
+STILL = Moving(((0.0, 4.0),), (0.0, 0.4), keep=0.8)
 
 
 def reward(states):
@@ -40,34 +29,34 @@ ASKED = {"expert": 1, "discount": 0.8, "rng": 1, "progress": False}
 @pytest.mark.parametrize("columns", [1, 2, 3, 4])
 def test_a_number_that_the_data_contradict_is_refused(columns):
     with pytest.raises(ValueError, match="the data contradict the declared tail: under action"):
-        certirl.certify(reward, Tank(), columns=Legendre(columns), tail=0, samples=20_000, **ASKED)
+        certirl.certify(reward, TANK, columns=Legendre(columns), tail=0, samples=20_000, **ASKED)
 
 
 def test_a_log_without_noise_contradicts_every_small_tail():
-    log_of = certirl.steps.sample(Still(), basis=Legendre(2), samples=20_000, rng=0)
+    log_of = certirl.steps.sample(STILL, basis=Legendre(2), samples=20_000, rng=0)
     with pytest.raises(ValueError, match="the data contradict the declared tail"):
         certirl.certify(reward, log_of, columns=Legendre(5), tail=0, **ASKED)
 
 
 def test_so_are_logs_solutions_and_densities_of_other_dynamics():
-    log_of = certirl.steps.sample(Tank(), basis=Legendre(3), samples=20_000, rng=0)
+    log_of = certirl.steps.sample(TANK, basis=Legendre(3), samples=20_000, rng=0)
     with pytest.raises(ValueError, match="the data contradict the declared tail"):
         certirl.certify(reward, log_of, columns=Legendre(3), tail=0, **ASKED)
     with pytest.raises(ValueError, match="the data contradict the declared tail"):
-        certirl.solve(Tank(), basis=Legendre(5), columns=2, tail=0, delta=0.05, samples=20_000, **ASKED)
+        certirl.solve(TANK, basis=Legendre(5), columns=2, tail=0, delta=0.05, samples=20_000, **ASKED)
 
     def other(next_states, states, action):  # the next state does not depend on the state
         return np.full((len(states), len(next_states)), 0.25)
 
     declared = certirl.dynamics.tail_from_density(other, ((0.0, 4.0),), n_actions=2)
     with pytest.raises(ValueError, match="the data contradict the declared tail"):
-        certirl.certify(reward, Tank(), columns=Legendre(3), tail=declared, samples=20_000, **ASKED)
+        certirl.certify(reward, TANK, columns=Legendre(3), tail=declared, samples=20_000, **ASKED)
 
 
 def test_what_is_true_is_not_refused():
-    found = certirl.certify(reward, Tank(), columns=Legendre(15), tail=Tank.tail, samples=20_000, **ASKED)
+    found = certirl.certify(reward, TANK, columns=Legendre(15), tail=TANK.tail, samples=20_000, **ASKED)
     assert found.tail < 1e-3
-    undeclared = certirl.certify(reward, Tank(), columns=Legendre(2), samples=20_000, **ASKED)
+    undeclared = certirl.certify(reward, TANK, columns=Legendre(2), samples=20_000, **ASKED)
     assert undeclared.word != "certified"  # conditional on a tail of zero, whatever the data say
 
 

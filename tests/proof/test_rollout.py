@@ -6,6 +6,7 @@ import pytest
 import certirl
 from certirl.proof import rollout
 from certirl.proof.rollout import rollout_check
+from systems import Moving
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 SOLUTION = certirl.solve(PROBLEM, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=100_000, rng=0)
@@ -128,13 +129,8 @@ def test_start_states_may_be_given_and_may_be_a_single_one():
 
 
 def test_several_coordinates():
-    class Plane:
-        n_actions, domain = 2, ((0.0, 1.0), (0.0, 2.0))
-
-        def sample(self, states, action, rng):
-            return np.clip(states + (0.3, -0.3)[action] + 0.1 * rng.normal(size=states.shape), 0, (1.0, 2.0))
-
-    check = rollout_check(lambda s: s.sum(axis=1), Plane(), discount=0.5, states=7, samples=100, rng=0)
+    PLANE = Moving(((0.0, 1.0), (0.0, 2.0)), (0.3, -0.3), std=0.1)
+    check = rollout_check(lambda s: s.sum(axis=1), PLANE, discount=0.5, states=7, samples=100, rng=0)
     assert check.states.shape == (7, 2) and check.agrees and "[0, 1] × [0, 2]" in str(check)
 
 

@@ -9,19 +9,13 @@ import certirl
 from certirl import trials
 from certirl.functions.reward import bounded, unit_of
 from certirl.ground.domain import as_domain
+from systems import Coins
 
 BOX = as_domain((-1.0, 1.0))
 ATOMS = np.array([-0.5, 0.5, 0.95])
 
 
-class Coin:
-    """The next state is ±0.8; P(right) = (1 + s)/2 under action 0 and (1 − s)/2 under action 1."""
-
-    n_actions, domain = 2, BOX
-
-    def sample(self, states, action, rng):
-        s = states[:, 0] if action == 0 else -states[:, 0]
-        return np.where(rng.random(len(s)) < (1 + s) / 2, 0.8, -0.8)
+COIN = Coins((0.5, 0.5), (0.5, -0.5))
 
 
 class Atoms:
@@ -84,7 +78,7 @@ def test_a_certificate_scales_with_the_reward_to_the_last_bit(family, power):
 def test_a_policys_certificate_scales_with_the_reward(power, tmp_path):
     unit = math.ldexp(1.0, power)
     # Action 1 where s > 0 is best for a reward that falls: both push towards the atom −0.8 then.
-    settings = {"source": Coin(), "expert": switching, "tube": 0.3, "samples": 40_000}
+    settings = {"source": COIN, "expert": switching, "tube": 0.3, "samples": 40_000}
     plain, scaled = (certificate(lambda s, u=u: -u * s[:, 0], **settings) for u in (1.0, unit))
     assert plain.holds and scaled.holds and scaled.margin == plain.margin * unit
     assert scaled.regret == plain.regret * unit and scaled.relative_regret == plain.relative_regret

@@ -15,6 +15,7 @@ from certirl.data.source import as_source
 from certirl.functions.bases import Chebyshev, Fourier, Legendre, product
 from certirl.proof.contradictions import of_tail
 from certirl.proof.tails import _truncated, tail_number
+from systems import Moving
 
 POINTS = 240
 ANGLES = (np.arange(POINTS) + 0.5) * np.pi / POINTS
@@ -212,20 +213,13 @@ def test_declarations_are_checked():
         dynamics.LaplaceNoise(1, slope=1).number(box)
 
 
-class Room:
-    """A room of a user's own: drift, Gaussian noise, clipped."""
-
-    n_actions, domain = 2, ((15.0, 25.0),)
-
-    def sample(self, states, action, rng):
-        drift = states + 0.1 * (18.0 - states) + (1.5, -1.5)[action]
-        return np.clip(drift + rng.normal(scale=1.5, size=states.shape), 15.0, 25.0)
+ROOM = Moving(((15.0, 25.0),), (3.3, 0.3), keep=0.9, std=1.5)
 
 
 def test_a_room_of_a_user_is_certified_and_checked(tmp_path):
     noise = dynamics.GaussianNoise(std=1.5, slope=0.9)
     kept = certirl.solve(
-        Room(), discount=0.7, expert=lambda states: states[:, 0] > 20, delta=0.05, tail=noise, samples=100_000, rng=0
+        ROOM, discount=0.7, expert=lambda states: states[:, 0] > 20, delta=0.05, tail=noise, samples=100_000, rng=0
     )
     assert kept.status == "certified"
     assert "ξ Gaussian of standard deviation at least 1.5" in str(kept)
@@ -235,7 +229,7 @@ def test_a_room_of_a_user_is_certified_and_checked(tmp_path):
 
 def test_forecasts_and_prints_say_which_tail_is_needed(capsys):
     asked = {"discount": 0.7, "expert": 0, "delta": 0.05, "tail": dynamics.GaussianNoise(std=1.5, slope=0.9), "rng": 0}
-    solution = certirl.solve(Room(), basis=Legendre(11), columns=10, samples=20_000, progress=True, **asked)
+    solution = certirl.solve(ROOM, basis=Legendre(11), columns=10, samples=20_000, progress=True, **asked)
     words = r"10 columns give τ = 0\.0\d+[;,] this margin needs τ < "
     assert re.search(rf"per action: .*; {words}", capsys.readouterr().err)
     certificate = solution.certificate
@@ -247,8 +241,8 @@ def test_forecasts_and_prints_say_which_tail_is_needed(capsys):
 def test_declarations_that_the_data_contradict_are_refused():
     true = dynamics.GaussianNoise(std=1.5, slope=0.9)
     asked = {"discount": 0.7, "expert": 0, "delta": 0.05}
-    log = steps.sample(Room(), basis=Legendre(5), samples=20_000, rng=1)
-    for source in (Room(), log):
+    log = steps.sample(ROOM, basis=Legendre(5), samples=20_000, rng=1)
+    for source in (ROOM, log):
         assert of_tail(true, as_source(source)) == ""
         for wrong in (
             dynamics.GaussianNoise(std=3.0, slope=0.9),
@@ -264,7 +258,7 @@ def test_declarations_that_the_data_contradict_are_refused():
                 certirl.solve(source, tail=wrong, columns=13, **asked)
     with pytest.raises(ValueError, match="contradicts the data"):
         certirl.certify(
-            lambda s: s[:, 0], Room(), tail=dynamics.GaussianNoise(3.0, slope=0.9), columns=Legendre(13), **asked
+            lambda s: s[:, 0], ROOM, tail=dynamics.GaussianNoise(3.0, slope=0.9), columns=Legendre(13), **asked
         )
 
 

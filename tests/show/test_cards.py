@@ -9,18 +9,10 @@ import pytest
 import certirl
 from certirl.fit.features import FeaturePath
 from certirl.ground.records import Record
+from systems import Coins
 
 SVG = "{http://www.w3.org/2000/svg}svg"
 REWARD = certirl.Reward(certirl.Legendre(3), [0.0, 1.0, 2.0])
-
-
-class Coins:
-    """The state goes to ±0.8, to the right with a probability that is linear in it."""
-
-    n_actions, domain = 2, ((-1.0, 1.0),)
-
-    def sample(self, states, action, rng):
-        return np.where(rng.random(states.shape) < (0.7, 0.3)[action] + 0.1 * states, 0.8, -0.8)
 
 
 @dataclass(frozen=True)
@@ -52,7 +44,7 @@ def card_of(record):
 @pytest.mark.parametrize(("delta", "status"), [(1e-30, "solved"), (0.05, "certified")])
 def test_the_card_of_a_solution_has_its_status_its_print_and_two_pictures(delta, status):
     functions = {"basis": certirl.Legendre(4), "columns": 2, "delta": delta, "tail": 0, "progress": False}
-    solution = certirl.solve(Coins(), expert=0, discount=0.7, rng=0, samples=400, **functions)
+    solution = certirl.solve(Coins((0.7, 0.3), (0.1, 0.1)), expert=0, discount=0.7, rng=0, samples=400, **functions)
     assert solution.status == status
     card, text, pictures = card_of(solution)
     assert text.startswith(f"Solution {status} ") and len(pictures) == 2
@@ -78,7 +70,7 @@ def test_rewards_are_drawn_unless_a_file_lost_their_functions(tmp_path):
     assert text.startswith(f"FeaturePath {path.summary}") and "R(s)" in text and len(pictures) == 1
     assert repr(path).startswith("<FeaturePath: 1 feature of 1, the simplest")
     features = certirl.FeatureForm({"x": lambda states: states[:, 0]})
-    middle = certirl.solve(Coins(), discount=0.7, expert=0, rng=0, samples=200, method=features)
+    middle = certirl.solve(Coins((0.7, 0.3), (0.1, 0.1)), discount=0.7, expert=0, rng=0, samples=200, method=features)
     lost = certirl.load(middle.save(tmp_path / "lost.npz")).reward
     assert card_of(middle.reward)[2] and card_of(lost)[1].startswith("Reward R(s) = ") and not card_of(lost)[2]
 

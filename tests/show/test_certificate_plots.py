@@ -18,6 +18,7 @@ from certirl.problems import next_values
 from certirl.show import charts, svg
 from certirl.show.plots import arrange
 from certirl.show.plots import certificate as draw
+from systems import Coins, Moving
 
 mpl.use("Agg")
 GRID = np.linspace(-1, 1, 401)
@@ -217,15 +218,9 @@ def test_a_line_of_cells_shows_actions_and_what_is_not_decided():
 
 
 def test_a_map_of_estimates_has_no_title_of_a_proof():
-    class Coins:
-        n_actions, domain = 2, ((-1.0, 1.0),) * 2
-
-        def sample(self, states, action, rng):
-            return np.where(rng.random(states.shape) < (0.7, 0.3)[action] + 0.1 * states, 0.8, -0.8)
-
     plane = certirl.product(certirl.Legendre(2), certirl.Legendre(2))
     asked = {"basis": plane, "columns": plane, "delta": 0.05, "tail": 0, "rng": 0, "progress": False}
-    solution = certirl.solve(Coins(), expert=0, discount=0.7, **asked)
+    solution = certirl.solve(Coins((0.7, 0.3), (0.1, 0.1), 2), expert=0, discount=0.7, **asked)
     assert solution.status == "certified"
     (estimated,), (proved,) = charts.margin_charts(solution), charts.certificate_charts(solution.certificate)
     assert (estimated.title, estimated.value_label) == ("", "smallest advantage, estimated")
@@ -233,14 +228,9 @@ def test_a_map_of_estimates_has_no_title_of_a_proof():
 
 
 def test_a_certified_page_says_that_doubtful_states_lie_in_the_tube_and_titles_keep_their_breaks():
-    class Drifting:
-        n_actions, domain = 2, ((0.0, 10.0),)
-
-        def sample(self, states, action, rng):
-            return np.clip(0.9 * states + (1.0, 0.0)[action] + 1.5 * rng.normal(size=states.shape), 0, 10)
-
+    DRIFTING = Moving(((0.0, 10.0),), (1.0, 0.0), keep=0.9, std=1.5)
     asked = {"tail": dynamics.GaussianNoise(1.5, 0.9), "delta": 0.05, "tube": 0.5, "rng": 0}
-    solution = certirl.solve(Drifting(), discount=0.7, expert=lambda s: (s[:, 0] > 5).astype(int), **asked)
+    solution = certirl.solve(DRIFTING, discount=0.7, expert=lambda s: (s[:, 0] > 5).astype(int), **asked)
     compared = solution.compared
     near = np.abs(compared.states[:, 0] - 5) < 0.1
     doubtful = replace(compared, shortfall=np.where(near, compared.target + 0.1, 0.0))

@@ -10,6 +10,7 @@ from certirl.show import charts
 from certirl.show.plots import arrange
 from solved import POLYNOMIAL as PROBLEM
 from solved import certified
+from systems import Moving
 
 mpl.use("Agg")
 
@@ -173,20 +174,16 @@ def test_pictures_without_numbers_with_infinite_ones_or_one_cell_are_drawn():
 
 
 def test_a_reward_of_actions_has_a_curve_for_each():
-    class Room:
-        n_actions, domain = 3, ((-1, 1),)
-
-        def sample(self, states, action, rng):
-            return (0.8 * states + 0.15 * (action - 1)).clip(-1, 1)
+    ROOM = Moving(((-1, 1),), (-0.15, 0.0, 0.15), keep=0.8)
 
     def own_reward(states, action, next_states):
         return -((states[:, 0] - 0.1) ** 2) - 0.05 * abs(action - 1)
 
     features = {"s²": lambda states: states[:, 0] ** 2, "s": lambda states: states[:, 0]}
     features["effort"] = lambda states, action: 0 * states[:, 0] + abs(action - 1)
-    expert = certirl.planning.plan(Room(), step_reward=own_reward, discount=0.9)
+    expert = certirl.planning.plan(ROOM, step_reward=own_reward, discount=0.9)
     asked = {"samples": 800, "method": certirl.FeatureForm(features), "rng": 0}
-    learned = certirl.solve(Room(), expert=expert, discount=0.9, **asked)
+    learned = certirl.solve(ROOM, expert=expert, discount=0.9, **asked)
     assert learned.reward.of_actions
     (chart,) = charts.reward_charts(learned)
     assert chart.y_label == "reward R(s, a)" and len(chart.curves) == 3

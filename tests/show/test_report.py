@@ -18,17 +18,13 @@ import certirl
 from certirl.cli import main
 from certirl.show import charts, report, svg
 from certirl.show.mathml import mathml
+from systems import Moving
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 HOSTILE = '<script>alert("1")</script>&amp;</title>'
 
 
-class Walk:
-    n_actions, domain = 2, ((0.0, 10.0), (0.0, 1.0))
-
-    def sample(self, states, action, rng):
-        step = np.array([(0.5, -0.5)[action], 0.0])
-        return np.clip(states + step + rng.normal(size=states.shape) * [0.5, 0.1], 0.0, [10.0, 1.0])
+WALK = Moving(((0.0, 10.0), (0.0, 1.0)), ([0.5, 0.0], [-0.5, 0.0]), std=np.array([0.5, 0.1]))
 
 
 def _log():
@@ -36,7 +32,7 @@ def _log():
     states, actions = rng.uniform(0, [8, 1], (3_000, 2)), rng.integers(2, size=3_000)
     step = np.where(actions == 0, 0.5, -0.5)[:, None] * [1, 0]
     after = np.clip(states + step + rng.normal(size=states.shape) * [0.5, 0.1], 0, [10, 1])
-    names = {"action_names": ("<b>up</b>", "down"), "domain": Walk.domain}
+    names = {"action_names": ("<b>up</b>", "down"), "domain": WALK.domain}
     return certirl.Transitions(states, actions, after, **names)
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import certirl
 from certirl.dynamics import AffineGaussian, Deterministic
+from systems import Moving
 
 NOISE = AffineGaussian(std=1.5)
 CELLS = Deterministic(lipschitz=0.9, points=201)
@@ -23,13 +24,7 @@ class Room:
         return np.clip(self.drift(states, action) + noise, 15.0, 25.0)
 
 
-class Tray:
-    """A level that falls by itself and is filled by action 1, without noise."""
-
-    n_actions, domain = 2, ((0.0, 10.0),)
-
-    def sample(self, states, action, rng):
-        return np.clip(0.9 * states + (0.0, 1.0)[action], 0, 10)
+TRAY = Moving(((0.0, 10.0),), (0.0, 1.0), keep=0.9)
 
 
 def warm(states):
@@ -83,7 +78,7 @@ def test_too_few_draws_leave_it_unproved_with_what_is_missing():
 
 @pytest.mark.parametrize("expert", [1, filling])
 def test_cells_prove_a_solution_of_a_simulator_without_noise(expert, tmp_path):
-    solution = certirl.solve(Tray(), discount=0.8, expert=expert, dynamics=CELLS, rng=0)
+    solution = certirl.solve(TRAY, discount=0.8, expert=expert, dynamics=CELLS, rng=0)
     proof = solution.certificate
     assert solution.status == "certified" and proof.holds and proof.delta == 0
     states = np.linspace(0, 10, 50)[:, None]
@@ -95,7 +90,7 @@ def test_cells_prove_a_solution_of_a_simulator_without_noise(expert, tmp_path):
 
 def test_cells_that_are_too_large_leave_it_unproved():
     coarse = Deterministic(lipschitz=5.0, points=11)
-    solution = certirl.solve(Tray(), discount=0.8, expert=filling, dynamics=coarse, rng=0)
+    solution = certirl.solve(TRAY, discount=0.8, expert=filling, dynamics=coarse, rng=0)
     assert solution.status != "certified" and not solution.certificate.holds
     assert "use smaller cells or more points" in str(solution)
 

@@ -13,18 +13,7 @@ import certirl
 import files
 from certirl import steps
 from certirl.ground.status import STATUSES, Reason, rounded_down, weakest
-
-
-class Coins:
-    """Every coordinate goes to ±0.8, to the right with a probability that is linear in it: two columns, tail 0."""
-
-    def __init__(self, shares, slopes, dimension=1):
-        self.shares, self.slopes = np.array(shares), slopes
-        self.n_actions, self.domain = len(shares), ((-1.0, 1.0),) * dimension
-
-    def sample(self, states, action, rng):
-        right = rng.random(states.shape) < self.shares[action] + self.slopes[action] * states
-        return np.where(right, 0.8, -0.8)
+from systems import Coins
 
 
 class Glide:

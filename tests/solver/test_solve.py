@@ -12,6 +12,7 @@ from certirl.data.transitions import CHUNK
 from certirl.fit.choose import best_columns
 from sizes import sizes
 from solved import THREE_ACTIONS as PROBLEM
+from systems import Moving
 
 SETTINGS = {"basis": certirl.Legendre(11), "discount": 0.7, "expert": 0, "rng": 0, "samples": 10_000}
 
@@ -175,13 +176,8 @@ def test_share_solved_correctly_with_nothing_given_and_much_data(count):
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("basis", [None, certirl.Legendre(7), certirl.Legendre(11)], ids=str)
 def test_deterministic_dynamics_are_fine(basis):
-    class Drift:
-        n_actions, domain = 3, ((-1.0, 1.0),)
-
-        def sample(self, states, action, rng):
-            return 0.5 * states + (0.3, 0.0, -0.3)[action]
-
-    solution = certirl.solve(Drift(), expert=0, discount=0.9, rng=0, samples=2_000, basis=basis)
+    DRIFT = Moving(((-1.0, 1.0),), (0.3, 0.0, -0.3), keep=0.5)
+    solution = certirl.solve(DRIFT, expert=0, discount=0.9, rng=0, samples=2_000, basis=basis)
     assert solution.status == "solved"
     assert "standard error" not in str(solution)  # what is left of it is rounding
     states = np.linspace(-1, 1, 201)

@@ -13,6 +13,7 @@ from certirl.fit.compare import compare
 from certirl.ground.status import Finding, Reason, percent_up, rounded_down, weakest
 from certirl.solver.solution import findings_of
 from sizes import sizes
+from systems import Moving
 
 
 class Inventory:
@@ -180,17 +181,11 @@ def test_a_margin_is_an_estimate_minus_its_losses():
     assert total == pytest.approx(found.margin, rel=0.05)
 
 
-class Alike:
-    """Both actions have the same effect."""
-
-    n_actions, domain = 2, (-1.0, 1.0)
-
-    def sample(self, states, action, rng):
-        return np.clip(0.5 * states + 0.3 * rng.standard_normal(states.shape), -1, 1)
+ALIKE = Moving((-1.0, 1.0), (0.0, 0.0), keep=0.5, std=0.3)
 
 
 def test_actions_with_the_same_effect_end_the_search_at_once():
-    found = certirl.solve(Alike(), discount=0.7, expert=1, delta=0.05, rng=0)
+    found = certirl.solve(ALIKE, discount=0.7, expert=1, delta=0.05, rng=0)
     assert found.status == "undetermined" and found.samples < 10_000
     assert "action 0 has the same effect as the expert's action at every state: no reward distinguishes" in found.reason
 
@@ -198,7 +193,7 @@ def test_actions_with_the_same_effect_end_the_search_at_once():
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("proof", [{}, {"delta": 0.05}])
 def test_shares_of_actions_with_the_same_effect_are_not_printed(proof):
-    found = certirl.solve(Alike(), discount=0.7, expert=lambda s: (s[:, 0] < 0).astype(int), rng=0, **proof)
+    found = certirl.solve(ALIKE, discount=0.7, expert=lambda s: (s[:, 0] < 0).astype(int), rng=0, **proof)
     assert found.status == "undetermined" and "all actions have the same effect" in str(found)
     assert found.samples <= 10_000
     for text in (str(found), str(found.stats)):
