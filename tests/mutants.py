@@ -66,6 +66,7 @@ FREE = {
     ),
     *("noise_ratio", "stored", "_check_different"),  # how to work
     *("rounding", "floating", "_cosine_below"),  # allowances
+    "edges",  # of cells: any would be sound
 }
 ALLOWANCES = {
     "room",
@@ -84,10 +85,17 @@ ALLOWANCES = {
     "_EVALUATION",
     "EPS",
 }
+TINY = set()  # of the module that is looked at
 TURNED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 SWAPPED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
-OPPOSITE = {"min": "max", "minimum": "maximum", "argmin": "argmax", "floor": "ceil", "any": "all", "below": "above"}
+OPPOSITE = {"min": "max", "minimum": "maximum", "argmin": "argmax", "floor": "ceil", "any": "all"}
 OPPOSITE |= {value: key for key, value in OPPOSITE.items()}
+
+
+def tiny_names(module):
+    """The constants of a module that are tiny numbers, but probabilities."""
+    given = (one for one in module.body if isinstance(one, ast.Assign) and is_allowance(one.value))
+    return {one.targets[0].id for one in given if isinstance(one.targets[0], ast.Name)} - {"MISTAKEN"}
 
 
 def is_allowance(node):
@@ -101,7 +109,7 @@ def is_allowance(node):
         parts = [node.left, node.right] if isinstance(node.op, ast.Mult | ast.Div | ast.Pow) else [node.right] * one
         return any(map(is_allowance, parts))
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-    return name in ALLOWANCES or name.endswith(("_error", "rounding", "slack", "floating"))
+    return name in ALLOWANCES | TINY or name.endswith(("_error", "rounding", "slack", "floating"))
 
 
 def changes(node):
@@ -177,10 +185,14 @@ class _Places(ast.NodeVisitor):
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if name in ROUNDED:
             return
+        if name == "reshape":  # any negative number stands for what is left
+            self.visit(node.func)
+            return
         self.generic_visit(node)
 
     def visit_BinOp(self, node):
-        if not is_allowance(node):
+        words = any(isinstance(part, ast.JoinedStr) for part in ast.walk(node))
+        if not (words or is_allowance(node)):
             self.generic_visit(node)
 
     def generic_visit(self, node):
@@ -200,8 +212,10 @@ def mutants(count, seed):
         for file in sorted((ROOT / "src" / FOLDERS[room]).glob("*.py")):
             if f"{room}/{file.name}" in LEFT:
                 continue
-            visitor = _Places()
-            visitor.visit(ast.parse(file.read_text()))
+            visitor, module = _Places(), ast.parse(file.read_text())
+            TINY.clear()
+            TINY.update(tiny_names(module))
+            visitor.visit(module)
             everything += [(file, *found, *change) for found in visitor.found for change in changes(found[0])]
         generator, taken = random.Random(f"{seed} {room}"), set()
         generator.shuffle(everything)

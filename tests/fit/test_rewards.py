@@ -5,7 +5,7 @@ import pytest
 
 import certirl
 from certirl.environments.planning import plan
-from certirl.fit.rewards import atoms
+from certirl.fit.rewards import _through, atoms
 from certirl.functions.cells import Cells
 from certirl.functions.reward import Reward
 from systems import Moving
@@ -179,3 +179,12 @@ def test_extrapolated_rewards_are_hatched_in_maps_and_shaded_on_lines(narrow):
     pytest.importorskip("matplotlib")
     labels = [text.get_text() for text in narrow.plot()[0].get_legend().get_texts()]
     assert "extrapolated" in labels
+
+
+def test_a_reward_through_given_values_is_the_nearest_one():
+    grid, rng = Cells((5,), (), ((0.0, 1.0),)), np.random.default_rng(0)
+    before, states, wanted = rng.normal(size=grid.size), np.array([[0.1], [0.55], [0.9]]), np.array([1.0, -2.0, 3.0])
+    after, hats = _through(grid, before, states, wanted), grid.matrix(states).toarray()
+    assert Reward(grid, after)(states) == pytest.approx(wanted)
+    across = after - before - np.linalg.pinv(hats) @ hats @ (after - before)
+    assert across == pytest.approx(0 * before)  # nothing is changed that need not be
