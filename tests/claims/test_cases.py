@@ -26,6 +26,7 @@ from checker.saved_records import (
     to_and_fro,
 )
 from pages import ROOT
+from systems import Moving
 
 PAGE = (ROOT / "docs/certificates.md").read_text()
 TABLE, REFUSAL = re.search(
@@ -144,17 +145,9 @@ SENTENCES = {
 }
 
 
-class Still:
+def still(coordinates=1, noise=0.0, **more):
     """A step to the right or to the left, without noise or with it."""
-
-    n_actions = 2
-
-    def __init__(self, coordinates=1, noise=0.0, **more):
-        self.domain, self.noise = ((-1.0, 1.0),) * coordinates, noise
-        vars(self).update(more)
-
-    def sample(self, states, action, rng):
-        return np.clip(states / 2 + (0.3, -0.3)[action] + self.noise * rng.normal(size=states.shape), -1, 1)
+    return Moving(((-1.0, 1.0),) * coordinates, (0.3, -0.3), keep=0.5, std=noise, **more)
 
 
 def _ended(states):
@@ -170,7 +163,7 @@ def _declared(declared, case):
     coordinates = DECLARED[declared].coordinates + (case == "coordinates")
     noise = 0.0 if declared == "Deterministic" else 0.3
     more = {CASES[0]: {"periodic": (0,)}, CASES[1]: {"terminal": _ended}}.get(case, {})
-    source = Still(coordinates, noise, **more)
+    source = still(coordinates, noise, **more)
     if case == CASES[3]:
         source = steps.sample(source, basis=product(*[LINE] * coordinates), samples=100, rng=0)
     asked = {"discount": 0.7, "expert": _mixes if case == CASES[2] else 0, "rng": 0}
@@ -201,6 +194,6 @@ def test_settings_without_use_to_a_declaration_are_refused(declared):
     for name, value in {"columns": LINE, "tail": 0, "reward_range": (0, 1), "paired": True}.items():
         sentence = rf"dynamics={type(declared).__name__}\(…\) has no use for {name}: leave {name} out"
         with pytest.raises(ValueError, match=sentence):
-            certirl.certify(climb, Still(noise=0.3), expert=0, discount=0.7, dynamics=declared, **{name: value})
+            certirl.certify(climb, still(noise=0.3), expert=0, discount=0.7, dynamics=declared, **{name: value})
     with pytest.raises(TypeError, match=r"dynamics must be certirl\.dynamics\.AffineGaussian\(std\) or"):
-        certirl.certify(climb, Still(), expert=0, discount=0.7, dynamics=0.3)
+        certirl.certify(climb, still(), expert=0, discount=0.7, dynamics=0.3)

@@ -27,18 +27,14 @@ from certirl.data.dependence import (
 from certirl.data.source import Logged
 from certirl.data.transitions import concatenate
 from certirl.proof import training
+from systems import Coins, Moving
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 NEXT = [0.0, 0.5]
 
 
-class Coin:
-    """Next state ±0.8: two Legendre columns describe it exactly. Action 1 goes right a little more often."""
-
-    n_actions, domain, edge = 2, ((-1.0, 1.0),), 0.002
-
-    def sample(self, states, action, rng):
-        return np.where(rng.random(len(states)) < 0.5 + self.edge * action, 0.8, -0.8)
+# Next states ±0.8, under action 1 a little more often to the right; and noise cut off, where next states repeat.
+COIN, CLIPPED = Coins((0.5, 0.502), (0.0, 0.0)), Moving(((-1.0, 1.0),), (-0.5, 0.5), std=0.5)
 
 
 def drawn(problem, states, seed=0):
@@ -364,7 +360,7 @@ def test_declared_draws_and_single_steps_are_proofs_still():
 
 def test_copies_certify_what_is_false_if_they_are_declared_to_be_draws_and_are_refused_if_not(monkeypatch):
     """Going right is worth more, and action 1 does it more often: action 0 is not optimal, by a margin of −0.003."""
-    coin, false, refused, unfit = Coin(), 0, 0, 0
+    coin, false, refused, unfit = COIN, 0, 0, 0
     asked = {"discount": 0.5, "expert": 0, "columns": certirl.Legendre(1), "tail": 0, "reward_range": (-1, 1)}
 
     def answer(log):
@@ -385,7 +381,7 @@ def test_copies_certify_what_is_false_if_they_are_declared_to_be_draws_and_are_r
     assert false >= 3 and refused == 20 and unfit >= 15
 
 
-@pytest.mark.parametrize("problem", [PROBLEM, Coin()], ids=["density", "two points"])
+@pytest.mark.parametrize("problem", [PROBLEM, COIN], ids=["density", "two points"])
 @pytest.mark.parametrize("states", [uniform(500), np.repeat(np.linspace(-1, 1, 21), 25)], ids=["uniform", "grid"])
 def test_copies_are_told_from_draws(problem, states):
     log = drawn(problem, states)
@@ -400,16 +396,7 @@ def test_copies_are_told_from_draws(problem, states):
     assert repeated_rows(log) == continued_rows(log) == 0
 
 
-class Clipped:
-    """Noise that is cut off at the edges, where next states repeat."""
-
-    n_actions, domain = 2, ((-1.0, 1.0),)
-
-    def sample(self, states, action, rng):
-        return np.clip(states[:, 0] + (action - 0.5) + 0.5 * rng.standard_normal(len(states)), -1, 1)
-
-
-@pytest.mark.parametrize("problem", [PROBLEM, Coin(), Clipped()], ids=["density", "two points", "clipped"])
+@pytest.mark.parametrize("problem", [PROBLEM, COIN, CLIPPED], ids=["density", "two points", "clipped"])
 def test_designs_rounded_data_and_single_precision_are_not_taken_for_copies(problem):
     rng = np.random.default_rng(3)
     for n in (60, 600, 6_000):

@@ -91,17 +91,9 @@ def test_noise_is_averaged_over():
 
 
 def test_four_coordinates_agree_with_four_separate_ones():
-    class Box:
-        n_actions, domain, thread_safe = 2, ((-1.0, 1.0),) * 4, True
-
-        def sample(self, states, action, rng):
-            return 0.8 * states + (0.1 if action else -0.1)
-
-    class Side(Box):
-        domain = ((-1.0, 1.0),)
-
-    whole = plan(Box(), lambda s: s.sum(axis=1), discount=0.9, points=7)
-    side = plan(Side(), lambda s: s[:, 0], discount=0.9, points=7)
+    box, line = (Moving(((-1.0, 1.0),) * d, (-0.1, 0.1), keep=0.8) for d in (4, 1))
+    whole = plan(box, lambda s: s.sum(axis=1), discount=0.9, points=7)
+    side = plan(line, lambda s: s[:, 0], discount=0.9, points=7)
     states = np.random.default_rng(0).uniform(-1, 1, (50, 4))
     assert whole.value(states) == pytest.approx(sum(side.value(column) for column in states.T), abs=1e-3)
 
@@ -177,13 +169,8 @@ def test_mountain_car_is_driven_up_by_its_own_reward_and_by_a_reward_of_states()
     assert certirl.gym.episode_returns("MountainCar-v0", at_goal, episodes=20, rng=0).mean() > -115
 
 
-class Five:
-    """Five coordinates; an action moves all of them up or down, the third not at all."""
-
-    n_actions, domain, thread_safe = 3, ((-1.0, 1.0),) * 5, True
-
-    def sample(self, states, action, rng):
-        return np.clip(0.9 * states + 0.1 * (action - 1), -1, 1)
+# Five coordinates, all of which an action moves up or down, and one of them alone.
+FIVE, ONE = (Moving(((-1.0, 1.0),) * d, (-0.1, 0.0, 0.1), keep=0.9) for d in (5, 1))
 
 
 def middle(states):
@@ -202,21 +189,18 @@ def discounted(simulator, policy, states, reward, discount, steps=60):
 @pytest.mark.slow
 def test_beyond_four_coordinates_a_fitted_plan_is_nearly_the_best():
     starts = np.random.default_rng(0).uniform(-1, 1, (100, 5))
-    found = plan(Five(), middle, discount=0.8, starts=starts, rng=1)
+    found = plan(FIVE, middle, discount=0.8, starts=starts, rng=1)
     # The mean of the coordinates moves as one coordinate does, which a fine grid plans for.
 
-    class One(Five):
-        domain = ((-1.0, 1.0),)
-
-    exact = plan(One(), middle, discount=0.8)
+    exact = plan(ONE, middle, discount=0.8)
     fresh = np.random.default_rng(5).uniform(-0.9, 0.9, (200, 5))
-    best = discounted(One(), exact, fresh.mean(axis=1, keepdims=True), middle, 0.8)
-    random = discounted(Five(), lambda s: np.random.default_rng(0).integers(3, size=len(s)), fresh, middle, 0.8)
-    reached = discounted(Five(), found, fresh, middle, 0.8)
+    best = discounted(ONE, exact, fresh.mean(axis=1, keepdims=True), middle, 0.8)
+    random = discounted(FIVE, lambda s: np.random.default_rng(0).integers(3, size=len(s)), fresh, middle, 0.8)
+    reached = discounted(FIVE, found, fresh, middle, 0.8)
     assert reached.mean() > best.mean() - 0.01 * (best.mean() - random.mean())
     assert found.returns.mean == pytest.approx(reached.mean(), abs=4 * found.returns.error)
     assert "functions of" in str(found) and "return" in str(found)
-    again = plan(Five(), middle, discount=0.8, starts=starts, rng=1)
+    again = plan(FIVE, middle, discount=0.8, starts=starts, rng=1)
     assert np.array_equal(found.values, again.values) and found.returns == again.returns
 
 
@@ -229,7 +213,7 @@ def test_the_return_of_a_fitted_plan_is_from_states_that_did_not_choose_it(monke
 
     monkeypatch.setattr(plans, "walked", recorded)
     monkeypatch.setattr(planning, "SETTINGS", (plans.Setting(30, 2, 2),))
-    found = plan(Five(), middle, discount=0.8, rng=1)
+    found = plan(FIVE, middle, discount=0.8, rng=1)
     *chosen, fresh = asked
     assert len(chosen) == 2 and len(fresh) == found.returns.starts >= 200
     assert not {*map(tuple, fresh)} & {*map(tuple, np.concatenate(chosen))}
@@ -237,7 +221,7 @@ def test_the_return_of_a_fitted_plan_is_from_states_that_did_not_choose_it(monke
 
 def test_a_grid_that_is_asked_for_in_five_coordinates_is_refused():
     with pytest.raises(ValueError, match="these states have 5: leave points out"):
-        plan(Five(), middle, discount=0.8, points=5)
+        plan(FIVE, middle, discount=0.8, points=5)
 
 
 def test_a_function_that_has_a_reward_is_the_reward():
