@@ -1,7 +1,8 @@
 """The command line of the files here; their trials, results and options are those of `certirl reproduce`.
 
 An experiment is a module as `certirl.paper.study` describes it, or has, in place of ``run``, ``PARTS``: functions
-``(arguments, runner) -> numbers`` by name, each written to a file of its own, and ``SENTENCE``, what they show.
+``(arguments, runner) -> numbers`` by name, each written to a file of its own, and ``SENTENCE``, what they show. With
+``FILES``, what they are, its arguments have the ``path`` of files that are not in the project.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,9 +32,13 @@ def main(experiment: Any, words: Sequence[str] | None = None) -> int:
     parser.set_defaults(seed=0, out=Path("experiments/results"))
     if parts:
         parser.add_argument("--only", choices=parts, help="this part alone")
+    if hasattr(experiment, "FILES"):
+        parser.add_argument("path", nargs="?", default="", help=experiment.FILES)
     options = parser.parse_args(words)
     command = " ".join([f"python experiments/{name}.py", *(sys.argv[1:] if words is None else words)])
     arguments = chosen(experiment, fast=options.fast, seed=options.seed, trials=options.trials)
+    if hasattr(experiment, "FILES"):
+        arguments = replace(arguments, path=options.path)
     asked = [options.only] if parts and options.only else parts
     studies = {f"{name}_{part}": _part(experiment, parts[part]) for part in asked} or {name: experiment}
     records = carry_out(

@@ -34,6 +34,7 @@ RUNS += [
         "environments",
         "episodes",
         "many_coordinates",
+        "rust",
         "tasks",
         "transfer",
         "validated",

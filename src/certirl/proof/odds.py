@@ -26,6 +26,7 @@ SCALES = (0.25, 0.06, 0.015)  # κ: precisions of the prior, as shares of the in
 _RIDGE = 0.01  # of the fits: rare actions leave some directions open
 _GROUPS = 24  # of decisions whose log-odds are known equally well
 _STEPS = 60  # of Newton's method at most
+_HOPELESS = 1_000.0  # a leverage with which nothing can be said, and (4) would overflow
 _FARTHEST = 64.0  # radii are looked for up to this multiple of the least one
 _BLOCK = 1 << 15  # decisions worked on at once
 _MOST_CORNERS = 10  # actions up to which all corners of a box are tried
@@ -133,6 +134,8 @@ class Odds(Record):
 
     def _reach(self, prior: Array, events: float) -> Array | None:
         """The same with one prior, but for probability e^−L."""
+        if self.leverages.max() > _HOPELESS:
+            return None
         total, white = self.information.sum(axis=0), self.whitening
         posterior = np.linalg.inv(prior + total)
         more = np.expm1(2 * self.tail + self.leverages / 2)

@@ -1,0 +1,37 @@
+"""The files of Rust (1987) are read as they are meant: a simulated log, written in their format, comes back."""
+
+import numpy as np
+import pytest
+
+import certirl
+import rust
+
+ROWS, BUSES = rust.SHAPES["rt50"]
+
+
+def written(log, folder):
+    """The log of four buses as a file; months of replacements and mileages at them."""
+    columns = []
+    for bus in range(BUSES):
+        rows = log.where(log.episodes == bus)
+        since, renewed = rust.UNIT * np.append(rows.states[:, 0], rows.next_states[-1, 0]), np.flatnonzero(rows.actions)
+        reading, replaced, begun = since.copy(), [0.0, 0.0], 0.0
+        for number, month in enumerate(renewed):
+            replaced[number] = begun = reading[month] + 0.5
+            reading[month + 1 :] = begun + since[month + 1 :]
+        header = np.zeros(rust.HEADER)
+        header[list(rust.REPLACED)] = replaced
+        columns.append(np.concatenate([header, reading]))
+    np.savetxt(folder / "rt50.asc", np.concatenate(columns))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_files_are_read_as_decisions(seed, tmp_path):
+    buses = certirl.problems.buses(cost=60.0, replacement=8.0, discount=0.9)
+    log = buses.log(buses=BUSES, months=ROWS - rust.HEADER - 1, rng=seed)
+    assert 1 <= log.counts[1] and np.bincount(log.episodes[log.actions == 1]).max() <= 2
+    written(log, tmp_path)
+    read = rust.load(tmp_path, ["rt50"])
+    assert (read.actions == log.actions).all() and (read.episodes == log.episodes).all()
+    for mileage, true in ((read.states, log.states), (read.next_states, log.next_states)):
+        assert np.abs(mileage - true).max() < 1 / rust.UNIT
