@@ -29,7 +29,7 @@ def written(log, folder):
 def test_files_are_read_as_decisions(seed, tmp_path):
     buses = certirl.problems.buses(cost=60.0, replacement=8.0, discount=0.9)
     log = buses.log(buses=BUSES, months=ROWS - rust.HEADER - 1, rng=seed)
-    assert 1 <= log.counts[1] and np.bincount(log.episodes[log.actions == 1]).max() <= 2
+    assert log.counts[1] >= 1 and np.bincount(log.episodes[log.actions == 1]).max() <= 2
     written(log, tmp_path)
     read = rust.load(tmp_path, ["rt50"])
     assert (read.actions == log.actions).all() and (read.episodes == log.episodes).all()
