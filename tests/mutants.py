@@ -44,7 +44,7 @@ TESTS += [f"claims/test_{name}.py" for name in ("contract", "margins", "attacks"
 WORDS = {
     *("__str__", "_headline", "lines", "statement", "claim", "plot", "report", "trusted", "word"),
     *("remedy", "_undecided", "_rewards", "share_in_words", "_where", "assumption", "summary"),
-    *("error_in_words", "tail_in_words", "tail_in_numbers"),
+    *("error_in_words", "tail_in_words", "tail_in_numbers", "words"),
 }
 ROUNDED = {
     *("short", "at_least", "at_most", "rounded", "rounded_down", "rounded_up", "describe", "lru_cache")

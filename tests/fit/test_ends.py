@@ -258,6 +258,8 @@ def test_episodes_go_on_from_where_they_end_and_no_farther():
     (found,) = follow(Dock(), [HARD], starts, limits, np.random.default_rng(0), at=np.array([2, 1, 1]))
     assert found.steps.tolist() == [3, 2, 0] or found.steps.tolist() == [3, 1, 0]
     assert found.over.tolist() == [False, True, True] and found.alive[0] and not found.alive[2]
+    (found,) = follow(Dock(), [HARD], starts, limits, np.random.default_rng(0))  # states are kept before the first step
+    assert found.alive.tolist() == [True, True, False] and np.array_equal(found.midway, starts)
 
 
 @pytest.mark.slow

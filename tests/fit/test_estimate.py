@@ -7,6 +7,7 @@ import certirl
 from certirl.data.moments import accumulate, total
 from certirl.data.simulator import Counted, draw
 from certirl.data.transitions import CHUNK
+from certirl.fit.choose import held_out_errors
 from certirl.ground.work import on
 from sizes import sizes
 
@@ -197,3 +198,22 @@ def test_the_condition_is_that_of_the_columns_and_the_precision_their_inverse():
     grams = certirl.steps.measure(data, basis=certirl.Legendre(5), columns=3).gram
     assert found.precision == pytest.approx(np.linalg.inv(grams))
     assert found.condition == pytest.approx(np.linalg.cond(grams).max())
+
+
+def test_held_out_errors_are_those_of_regressions_without_the_part_held_out():
+    basis, rng = certirl.Legendre(4), np.random.default_rng(0)
+    data = certirl.steps.sample(PROBLEM, basis=basis, samples=90, rng=0)
+    states, ends = (np.concatenate([data.of_action(a)[i] for a in range(3)]) for i in (0, 1))
+    actions, part = np.repeat(range(3), 90), rng.integers(3, size=270)
+    rows, asked = (states, actions, ends), {"n_actions": 3, "domain": PROBLEM.domain}
+    logs = [certirl.Transitions(*(one[part == i] for one in rows), **asked) for i in range(3)]
+    found = held_out_errors([certirl.steps.measure(log, basis=basis, columns=4) for log in logs])
+    before, after = (basis.on(PROBLEM.domain).values(places) for places in (states, ends))
+    for left_out in range(3):
+        for columns in range(1, 5):
+            square = 0.0
+            for action in range(3):
+                fitted, held = ((actions == action) & chosen for chosen in (part != left_out, part == left_out))
+                fit = np.linalg.lstsq(before[fitted, :columns], after[fitted], rcond=None)[0]
+                square += ((after[held] - before[held, :columns] @ fit) ** 2).sum()
+            assert found[left_out, columns - 1] == pytest.approx(square / (part == left_out).sum())
