@@ -38,31 +38,21 @@ CLEARLY = 3.0  # standard errors
 
 @dataclass(frozen=True, eq=False)
 class LiftedFit(Record):
-    """A fit of V and R in which continuing is worth more than termination.
+    """A fit of V and R in which continuing is worth more than termination."""
 
-    Attributes:
-        fit: V, R and their residuals; without the states from which every action terminates.
-        least: the least by which continuing is worth more than termination: the lowest V of the data.
-        terminating: the states from which every action terminates, more likely than not ``[n]``.
-    """
-
-    fit: ValueFit
-    least: float
-    terminating: NDArray[np.bool_]
+    fit: ValueFit  # V, R and their residuals; without the states from which every action terminates
+    least: float  # the least by which continuing is worth more than termination: the lowest V of the data
+    terminating: NDArray[np.bool_]  # the states from which every action terminates, more likely than not ``[n]``
 
 
 class Choices(NamedTuple):
     """How the expert chooses between termination and continuing.
 
     Mean probabilities, over all comparisons, of a termination that only one of the two actions brings.
-
-    Attributes:
-        sought: by the expert's action.
-        avoided: by the alternative action.
     """
 
-    sought: float
-    avoided: float
+    sought: float  # by the expert's action
+    avoided: float  # by the alternative action
 
     @property
     def mixed(self) -> bool:

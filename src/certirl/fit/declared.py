@@ -64,13 +64,9 @@ class Resets(Record):
 
 @dataclass(frozen=True, eq=False)
 class Declared(Record):
-    """The actions whose effect is declared.
+    """The actions whose effect is declared."""
 
-    Attributes:
-        moves: what is declared, by action.
-    """
-
-    moves: Mapping[int, Resets | Moves] = field(default_factory=dict)
+    moves: Mapping[int, Resets | Moves] = field(default_factory=dict)  # what is declared, by action
 
     def __bool__(self) -> bool:
         return bool(self.moves)
@@ -127,13 +123,9 @@ class Declared(Record):
 
 @dataclass(frozen=True, eq=False)
 class JoinedEffects(Effects):
-    """The effects of each action from effects of their own.
+    """The effects of each action from effects of their own."""
 
-    Attributes:
-        parts: for every action the effects, at the same states, and its number there.
-    """
-
-    parts: tuple[tuple[Effects, int], ...]
+    parts: tuple[tuple[Effects, int], ...]  # for every action the effects, at the same states, and its number there
 
     @property
     def n_actions(self) -> int:

@@ -42,54 +42,32 @@ class Unsolved(Exception):
 
 
 class Value(NamedTuple):
-    """V = φ·w at some weights θ.
+    """V = φ·w at some weights θ."""
 
-    Attributes:
-        w: its coefficients ``[k]``.
-        slope: their derivatives by θ ``[k, p]``.
-        chances: the policy at the nodes ``[A, m]``.
-    """
-
-    w: Array
-    slope: Array
-    chances: Array
+    w: Array  # its coefficients ``[k]``
+    slope: Array  # their derivatives by θ ``[k, p]``
+    chances: Array  # the policy at the nodes ``[A, m]``
 
 
 class Likelihood(NamedTuple):
-    """The log-likelihood of the decisions at some weights.
+    """The log-likelihood of the decisions at some weights."""
 
-    Attributes:
-        total: the log-likelihood.
-        score: its slope ``[p]``.
-        information: Σ Var(dQ) over the decisions, which is minus the mean of its second derivative ``[p, p]``.
-        size: Σ (E dQ)² over the decisions ``[p]``.
-        value: V there.
-    """
-
-    total: float
-    score: Array
-    information: Array
-    size: Array
-    value: Value
+    total: float  # the log-likelihood
+    score: Array  # its slope ``[p]``
+    information: Array  # Σ Var(dQ) over the decisions, which is minus the mean of its second derivative ``[p, p]``
+    size: Array  # Σ (E dQ)² over the decisions ``[p]``
+    value: Value  # V there
 
 
 @dataclass(frozen=True, eq=False)
 class Choices(Record):
-    """Decisions of a soft expert, and the effects of its actions.
+    """Decisions of a soft expert, and the effects of its actions."""
 
-    Attributes:
-        features: f_1 … f_p, of states and actions.
-        discount: γ.
-        nodes: effects at the states where the equation of V is solved, as many as functions of V at least.
-        decided: effects at the states of the decisions.
-        actions: what was decided there ``[n]``.
-    """
-
-    features: Features
-    discount: float
-    nodes: Effects
-    decided: Effects
-    actions: NDArray[np.intp]
+    features: Features  # f_1 … f_p, of states and actions
+    discount: float  # γ
+    nodes: Effects  # effects at the states where the equation of V is solved, as many as functions of V at least
+    decided: Effects  # effects at the states of the decisions
+    actions: NDArray[np.intp]  # what was decided there ``[n]``
 
     @cached_property
     def _at_nodes(self) -> tuple[Array, Array, Array, Array]:
@@ -155,31 +133,18 @@ class Choices(Record):
 
 @dataclass(frozen=True, eq=False)
 class StructuralFit(Record):
-    """Weights of features by maximum likelihood.
+    """Weights of features by maximum likelihood."""
 
-    Attributes:
-        names: of the features.
-        weights: θ ``[p]``.
-        covariance: of the weights: the inverse of the information ``[p, p]``.
-        intervals: of each weight by the likelihood ratio ``[p, 2]``; infinite where the likelihood hardly falls.
-        level: the probability of the intervals, in the limit of many decisions.
-        log_likelihood: of the decisions.
-        decisions: how many.
-        solution: "full" or "two-step".
-        residual: by how much V misses its equation at the decisions, at most.
-        value: V's coefficients ``[k]``.
-    """
-
-    names: tuple[str, ...]
-    weights: Array
-    covariance: Array
-    intervals: Array
-    level: float
-    log_likelihood: float
-    decisions: int
-    solution: str
-    residual: float
-    value: Array
+    names: tuple[str, ...]  # of the features
+    weights: Array  # θ ``[p]``
+    covariance: Array  # of the weights: the inverse of the information ``[p, p]``
+    intervals: Array  # of each weight by the likelihood ratio ``[p, 2]``; infinite where the likelihood hardly falls
+    level: float  # the probability of the intervals, in the limit of many decisions
+    log_likelihood: float  # of the decisions
+    decisions: int  # how many
+    solution: str  # "full" or "two-step"
+    residual: float  # by how much V misses its equation at the decisions, at most
+    value: Array  # V's coefficients ``[k]``
 
     @property
     def standard_errors(self) -> Array:

@@ -63,27 +63,17 @@ class Band(Record):
     Below the curve and above it D_ba is bounded separately: side 0 is what is read to prove b better than a,
     side 1 to prove a better than b.
 
-    Attributes:
-        pair: (b, a), b < a.
-        columns: φ.
-        curve: the corrected estimate in the harmonics of ``paid.functions`` ``[K]``, but for the table of ``paid``.
-        estimation: the band of V̂ at the spread points, below and above ``[2, N_1, …, N_d]``.
-        second_order: what the error of V̂ adds there.
-        tail: what lies outside the columns.
-        floating: rounding.
-        paid: (R_b − R_a)/γ.
-
     :meta private:
     """
 
-    pair: tuple[int, int]
-    columns: Basis
-    curve: Array
-    estimation: Array
-    second_order: Array
-    tail: float
-    floating: float
-    paid: Paid
+    pair: tuple[int, int]  # (b, a), b < a
+    columns: Basis  # φ
+    curve: Array  # the corrected estimate in the harmonics of ``paid.functions`` ``[K]``, but for the table of ``paid``
+    estimation: Array  # the band of V̂ at the spread points, below and above ``[2, N_1, …, N_d]``
+    second_order: Array  # what the error of V̂ adds there
+    tail: float  # what lies outside the columns
+    floating: float  # rounding
+    paid: Paid  # (R_b − R_a)/γ
 
     @property
     def functions(self) -> Basis:
@@ -167,17 +157,12 @@ class Band(Record):
 class Bands(Record):
     """What holds with probability 1 − δ, all at once.
 
-    Attributes:
-        pairs: one band for each pair of actions of which the expert uses one.
-        visits: sup over states and actions of P_c of each tent ``[w]``: how often the switches are met at most.
-        span: how far apart the expert's value is at least at two states; 0 if that is not bounded.
-
     :meta private:
     """
 
-    pairs: tuple[Band, ...]
-    visits: Array
-    span: float
+    pairs: tuple[Band, ...]  # one band for each pair of actions of which the expert uses one
+    visits: Array  # sup over states and actions of P_c of each tent ``[w]``: how often the switches are met at most
+    span: float  # how far apart the expert's value is at least at two states; 0 if that is not bounded
 
 
 class Findings:
@@ -346,23 +331,15 @@ def _band(found: Findings, size: _Size, pair: tuple[int, int], L: Array, tail: f
 
 
 class _Size(NamedTuple):
-    """Bounds on the error u of V̂, and on the noise Nν(V) behind it, by (14) or (15).
+    """Bounds on the error u of V̂, and on the noise Nν(V) behind it, by (14) or (15)."""
 
-    Attributes:
-        centre: c̃, observed ``[m − 1]``.
-        inverse: M ``[m − 1, m − 1]``.
-        noise: ρ ≥ ‖N(ν + θ)‖; infinite where there is no bound.
-        length: κ ≥ ‖u‖ in the functions f_i; pointwise κ ≥ h_u, half the span of u.
-        expected: the length that training data, and the fresh states where weights come from them, let us expect.
-        white: α_c and β_c, bounds on the whitened noise of each action's columns, of V̂ and of a fixed function of
-            length 1 ``[A, 2]``; ``[0, 2]`` where no weights were fixed before.
-    """
-
-    centre: Array
-    inverse: Array
-    noise: float
-    length: float
-    expected: float
+    centre: Array  # c̃, observed ``[m − 1]``
+    inverse: Array  # M ``[m − 1, m − 1]``
+    noise: float  # ρ ≥ ‖N(ν + θ)‖; infinite where there is no bound
+    length: float  # κ ≥ ‖u‖ in the functions f_i; pointwise κ ≥ h_u, half the span of u
+    expected: float  # the length that training data, and the fresh states where weights come from them, let us expect
+    # α_c and β_c, bounds on the whitened noise of each action's columns, of V̂ and of a fixed function of length 1
+    # ``[A, 2]``; ``[0, 2]`` where no weights were fixed before
     white: Array
 
     @property

@@ -42,21 +42,13 @@ _WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the
 
 
 class Part(NamedTuple):
-    """A component of the state.
+    """A component of the state."""
 
-    Attributes:
-        number: among all components.
-        name: what to call it; empty for the only one.
-        coordinates: of whole states; None for all.
-        columns: φ, on the box of the component.
-        tail: τ; None if none is declared.
-    """
-
-    number: int
-    name: str
-    coordinates: tuple[int, ...] | None
-    columns: Basis
-    tail: float | None
+    number: int  # among all components
+    name: str  # what to call it; empty for the only one
+    coordinates: tuple[int, ...] | None  # of whole states; None for all
+    columns: Basis  # φ, on the box of the component
+    tail: float | None  # τ; None if none is declared
 
     @property
     def periodic(self) -> tuple[int, ...]:
@@ -67,35 +59,20 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Case(Record):
-    """What is to be proved of a reward.
+    """What is to be proved of a reward."""
 
-    Attributes:
-        policy: the expert.
-        used: the actions that it takes with positive probability somewhere; one for a constant expert.
-        parts: the components of the state, one or more.
-        discount: γ.
-        tail: as in `certify`.
-        grid: the expert on a grid; None for a constant expert.
-        tube: the half-width asked for; 0 for a constant expert.
-        notes: what is assumed of the expert, in words.
-        sampling: how fresh rows depend on each other.
-        action_names: of the actions, if the data have them.
-        log_notes: what was done to the log while it was read, in sentences.
-        logged: fresh rows are those of a log.
-    """
-
-    policy: Policy
-    used: tuple[int, ...]
-    parts: tuple[Part, ...]
-    discount: float
-    tail: TailLike
-    grid: ExpertGrid | None
-    tube: float
-    notes: tuple[str, ...]
-    sampling: Sampling = "independent"
-    action_names: tuple[str, ...] = ()
-    log_notes: tuple[str, ...] = ()
-    logged: bool = False
+    policy: Policy  # the expert
+    used: tuple[int, ...]  # the actions that it takes with positive probability somewhere; one for a constant expert
+    parts: tuple[Part, ...]  # the components of the state, one or more
+    discount: float  # γ
+    tail: TailLike  # as in `certify`
+    grid: ExpertGrid | None  # the expert on a grid; None for a constant expert
+    tube: float  # the half-width asked for; 0 for a constant expert
+    notes: tuple[str, ...]  # what is assumed of the expert, in words
+    sampling: Sampling = "independent"  # how fresh rows depend on each other
+    action_names: tuple[str, ...] = ()  # of the actions, if the data have them
+    log_notes: tuple[str, ...] = ()  # what was done to the log while it was read, in sentences
+    logged: bool = False  # fresh rows are those of a log
 
     @classmethod
     def of(
@@ -212,21 +189,13 @@ REFUSED = {
 
 
 class Declared(NamedTuple):
-    """What a proof exists for where the dynamics are declared in one way.
+    """What a proof exists for where the dynamics are declared in one way."""
 
-    Attributes:
-        written: the declaration in a call.
-        option: the same in a command.
-        where: dynamics that it fits, in words.
-        coordinates: of the states, at most.
-        lacks: the cases of `CASES` that do not exist.
-    """
-
-    written: str
-    option: str
-    where: str
-    coordinates: int
-    lacks: tuple[str, ...]
+    written: str  # the declaration in a call
+    option: str  # the same in a command
+    where: str  # dynamics that it fits, in words
+    coordinates: int  # of the states, at most
+    lacks: tuple[str, ...]  # the cases of `CASES` that do not exist
 
 
 CASES = (
@@ -256,15 +225,11 @@ MOST_COORDINATES = DECLARED["columns"].coordinates
 class Declaration(Record):
     """What is declared of the dynamics in place of columns and a tail; its class is a key of `DECLARED`.
 
-    Attributes:
-        uses: the settings of `certify` and `solve` that a proof with it has a use for.
-        is_random: whether there is noise, so that a proof rests on draws and fails with a probability.
-
     :meta private:
     """
 
-    uses: ClassVar[tuple[str, ...]]
-    is_random: ClassVar[bool]
+    uses: ClassVar[tuple[str, ...]]  # the settings of `certify` and `solve` that a proof with it has a use for
+    is_random: ClassVar[bool]  # whether there is noise, so that a proof rests on draws and fails with a probability
 
     def check(self, source: Source) -> None:
         """Refuse states and data that no such proof exists for."""

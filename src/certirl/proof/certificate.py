@@ -688,17 +688,11 @@ class Certificate(Claim):
 
 
 class _Summary(NamedTuple):
-    """What the readings of all components say together, in the user's unit.
+    """What the readings of all components say together, in the user's unit."""
 
-    Attributes:
-        derived: the fields of a certificate that follow from its sums.
-        decisive: the margin of each component against the alternative whose sum is least.
-        bounds: margins of each component against every alternative.
-    """
-
-    derived: dict[str, Any]
-    decisive: list[Margin]
-    bounds: list[list[float]]
+    derived: dict[str, Any]  # the fields of a certificate that follow from its sums
+    decisive: list[Margin]  # the margin of each component against the alternative whose sum is least
+    bounds: list[list[float]]  # margins of each component against every alternative
 
 
 def _summary(
@@ -754,21 +748,13 @@ def _whole_state(case: Case, states: Sequence[Array], components: Sequence[int])
 
 
 class Forecast(NamedTuple):
-    """What fresh data should prove, if they say nothing new.
+    """What fresh data should prove, if they say nothing new."""
 
-    Attributes:
-        margin: the bound; −∞ where there would be none.
-        estimated: the estimate that it is a share of.
-        regret: the bound on the regret.
-        value_span: the bound on the span of the value.
-        tail: what is subtracted for the tail.
-    """
-
-    margin: float
-    estimated: float
-    regret: float
-    value_span: float
-    tail: float
+    margin: float  # the bound; −∞ where there would be none
+    estimated: float  # the estimate that it is a share of
+    regret: float  # the bound on the regret
+    value_span: float  # the bound on the span of the value
+    tail: float  # what is subtracted for the tail
 
     @property
     def share(self) -> float:

@@ -38,31 +38,19 @@ _ROUNDING = 1e-9  # of lengths: sums over decisions and roots of matrices
 class Odds(Record):
     """Sums over decisions at one point θ̂; A actions, K functions x, m = (A − 1)K coefficients.
 
-    Attributes:
-        basis: x.
-        reference: the action 0 of the formulas.
-        coefficients: θ̂ of every action, zero for the reference ``[A, K]``.
-        tail: how far log-odds can be from combinations of the x.
-        counts: decisions in each group ``[g]``.
-        leverages: the largest B(s)² of a decision in each group, by (3) ``[g]``.
-        information: Î of each group ``[g, m, m]``.
-        score: the slope of the log-likelihood at θ̂ ``[m]``.
-        gram: Σ x xᵀ ``[K, K]``.
-        prior: Λ, the information that earlier decisions let us expect ``[m, m]``.
-
     :meta private:
     """
 
-    basis: Basis
-    reference: int
-    coefficients: Annotated[Array, Shape("A basis.size")]
-    tail: float
-    counts: Annotated[NDArray[np.int64], Shape("g")]
-    leverages: Annotated[Array, Shape("g")]
-    information: Annotated[Array, Shape("g m m")]
-    score: Annotated[Array, Shape("m")]
-    gram: Annotated[Array, Shape("basis.size basis.size")]
-    prior: Annotated[Array, Shape("m m")]
+    basis: Basis  # x
+    reference: int  # the action 0 of the formulas
+    coefficients: Annotated[Array, Shape("A basis.size")]  # θ̂ of every action, zero for the reference ``[A, K]``
+    tail: float  # how far log-odds can be from combinations of the x
+    counts: Annotated[NDArray[np.int64], Shape("g")]  # decisions in each group ``[g]``
+    leverages: Annotated[Array, Shape("g")]  # the largest B(s)² of a decision in each group, by (3) ``[g]``
+    information: Annotated[Array, Shape("g m m")]  # Î of each group ``[g, m, m]``
+    score: Annotated[Array, Shape("m")]  # the slope of the log-likelihood at θ̂ ``[m]``
+    gram: Annotated[Array, Shape("basis.size basis.size")]  # Σ x xᵀ ``[K, K]``
+    prior: Annotated[Array, Shape("m m")]  # Λ, the information that earlier decisions let us expect ``[m, m]``
 
     @property
     def n_actions(self) -> int:
@@ -169,19 +157,12 @@ class Odds(Record):
 
 
 class Choices(NamedTuple):
-    """What log-odds say at n states.
+    """What log-odds say at n states."""
 
-    Attributes:
-        x: the functions ``[n, K]``.
-        odds: the log-odds ``[n, A]``.
-        chances: the probabilities ``[n, A]``.
-        cost: log(1 + Σ e^L) = −log of the reference's probability ``[n]``.
-    """
-
-    x: Array
-    odds: Array
-    chances: Array
-    cost: Array
+    x: Array  # the functions ``[n, K]``
+    odds: Array  # the log-odds ``[n, A]``
+    chances: Array  # the probabilities ``[n, A]``
+    cost: Array  # log(1 + Σ e^L) = −log of the reference's probability ``[n]``
 
 
 def bend(z: Array) -> Array:
@@ -241,20 +222,14 @@ def gather_odds(
 
 
 class Parts(NamedTuple):
-    """R_a − r_0 at n states: the estimate, and what it can be off by for each reason.
+    """R_a − r_0 at n states: the estimate, and what it can be off by for each reason."""
 
-    Attributes:
-        estimate: of the log-odds and of γ(P_0 − P_a)V ``[n]``.
-        odds: the error of the log-odds to first order, what it does to V included ``[n]``.
-        dynamics: the error of the dynamics, V being the value at the middle of the log-odds, below the estimate and
-            above it ``[2, n]``; for known noise to first order.
-        rest: everything of second order, and what cells and rounding can do, below and above ``[2, n]``.
-    """
-
-    estimate: Array
-    odds: Array
+    estimate: Array  # of the log-odds and of γ(P_0 − P_a)V ``[n]``
+    odds: Array  # the error of the log-odds to first order, what it does to V included ``[n]``
+    # the error of the dynamics, V being the value at the middle of the log-odds, below the estimate and above it ``[2,
+    # n]``; for known noise to first order
     dynamics: Array
-    rest: Array
+    rest: Array  # everything of second order, and what cells and rounding can do, below and above ``[2, n]``
 
 
 def convex_rest(chances: Array, others: list[int], far: Array) -> Array:

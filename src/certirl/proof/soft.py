@@ -59,17 +59,12 @@ _ROWS = 1 << 14  # transitions worked on at once
 class KnownDynamics(Record):
     """What a band rests on where drifts are affine and the noise is known.
 
-    Attributes:
-        domain: the interval of states.
-        std: σ, of the noise.
-        sums: of the transitions.
-
     :meta private:
     """
 
-    domain: Box
-    std: float
-    sums: DriftSums
+    domain: Box  # the interval of states
+    std: float  # σ, of the noise
+    sums: DriftSums  # of the transitions
 
     def effects(self, odds: Odds, reach: Array, discount: float, spending: dict[str, float]) -> KnownEffects:
         """γ(P_0 − P_a)V with its bounds."""
@@ -88,15 +83,12 @@ class KnownDynamics(Record):
 class ColumnDynamics(Record):
     """What a band rests on where columns with a tail are declared.
 
-    Attributes:
-        ground: of the constant expert who takes the reference action, under −log π̂_0.
-        changes: Σ x f(s') over the fresh rows of every action, f what −log π̂_0 changes by with the log-odds up to
-            second order, and the most of what is left ``[A, n, k]``.
-
     :meta private:
     """
 
-    ground: Ground
+    ground: Ground  # of the constant expert who takes the reference action, under −log π̂_0
+    # Σ x f(s') over the fresh rows of every action, f what −log π̂_0 changes by with the log-odds up to second order,
+    # and the most of what is left ``[A, n, k]``
     changes: Annotated[Array, Shape("A n k")]
 
     def effects(self, odds: Odds, reach: Array, discount: float, spending: dict[str, float]) -> ColumnEffects:
@@ -119,36 +111,23 @@ class ColumnDynamics(Record):
 class Band(Record):
     """With probability at least 1 − δ, bounds on the reward of every action at every state, the expert being soft.
 
-    Attributes:
-        reference: the action whose reward is given.
-        reference_reward: r_0.
-        discount: γ.
-        delta: the probability of a false statement.
-        spending: how δ was split, by name.
-        tail: τ of the dynamics; None if none was declared.
-        odds: what the decisions say.
-        dynamics: what the transitions say.
-        assumptions: what must be true besides, in words.
-        states: of the table below ``[p, d]``.
-        low, high: the bounds there ``[A, p]``.
-        action_names: of the actions, if the data have them.
-
     :meta private:
     """
 
-    reference: int
-    reference_reward: float
-    discount: float
-    delta: float
-    spending: dict[str, float]
-    tail: float | None
-    odds: Odds
-    dynamics: KnownDynamics | ColumnDynamics
-    assumptions: tuple[str, ...]
-    states: Annotated[Array, Shape("p d")]
+    reference: int  # the action whose reward is given
+    reference_reward: float  # r_0
+    discount: float  # γ
+    delta: float  # the probability of a false statement
+    spending: dict[str, float]  # how δ was split, by name
+    tail: float | None  # τ of the dynamics; None if none was declared
+    odds: Odds  # what the decisions say
+    dynamics: KnownDynamics | ColumnDynamics  # what the transitions say
+    assumptions: tuple[str, ...]  # what must be true besides, in words
+    states: Annotated[Array, Shape("p d")]  # of the table below ``[p, d]``
+    # low, high: the bounds there ``[A, p]``
     low: Annotated[Array, Shape("A p", infinite=True)]
     high: Annotated[Array, Shape("A p", infinite=True)]
-    action_names: tuple[str, ...] = ()
+    action_names: tuple[str, ...] = ()  # of the actions, if the data have them
 
     def __call__(self, states: ArrayLike, action: int) -> tuple[Array, Array]:
         """Bounds on the reward of an action at states ``[n, d]``, at all of them at once: ``(low, high)``."""

@@ -31,61 +31,44 @@ from certirl.ground.records import Record
 class Surrogate(Record):
     """Everything that is fixed before the fresh data are read; A actions, k columns, m = k·len(used) functions.
 
-    Attributes:
-        columns: φ; all arrays below are in their harmonics h.
-        reward: R in units.
-        used: the actions that π takes with positive probability somewhere, in order.
-        discount: γ.
-        fits: P̂_cV̂ ``[A, k]``.
-        Z: P̂_c(π_d h_j) ``[A, m, k]``, functions ordered by d in `used`, then j.
-        mix: functions f_i = Σ mix_i,dj π_d h_j ``[m, m]``, invertible; f_0 = 1, the others by importance.
-        directions: r, the number of functions whose residuals are multiplied with those of V̂: all but f_0, or none.
-        noise: Σ χ Y_cY_d and, unless `pointwise`, Σ χ Σ_i E_c(f_i)E_d(f_i) of training data, per transition, for all
-            pairs of `pairs_of` ``[P, 2 or 1, *wide]``.
-        shares: how the part of δ for the bands is divided among the compared pairs (b, a), the sides of their curves
-            and the points of `mesh`: below the curve, then above it ``[C, 2, N_1, …, N_d]``; they add up to 1.
-        low, high: V̂ lies between them.
-        marks: distances to the nearest switch at the points of a grid ``[g_1, …, g_d]``; empty without switches.
-        widths: half-widths of the tents 1 − distance/width around the switches ``[w]``.
-        tent_fits: P̂_c of the tents ``[A, w, k]``.
-        places: the states where V̂ is highest and lowest on a grid ``[2, d]``.
-        drop: π_d h_j at the first of them less at the second ``[m]``.
-        dropped: the difference of V̂ there.
-        powers: whether third and fourth powers of the residuals of V̂ are summed, too.
-        unit: a power of two; R and V̂ are those of the user divided by it.
-        design: Σ χ that is expected of the fresh data ``[A, *wide]``, where their rows may depend on each other: it
-            gives the weights of all bounds. None where rows are independent and the fresh states give them.
-        component: the number of the component that it looks at.
-        coordinates: of whole states, which it looks at; None for all.
-        policy: π; None once read from a file.
-
     :meta private:
     """
 
-    columns: Basis
-    reward: BoundedReward
-    used: tuple[int, ...]
-    discount: float
-    fits: Annotated[Array, Shape("A columns.size")]
+    columns: Basis  # φ; all arrays below are in their harmonics h
+    reward: BoundedReward  # R in units
+    used: tuple[int, ...]  # the actions that π takes with positive probability somewhere, in order
+    discount: float  # γ
+    fits: Annotated[Array, Shape("A columns.size")]  # P̂_cV̂ ``[A, k]``
+    # P̂_c(π_d h_j) ``[A, m, k]``, functions ordered by d in `used`, then j
     Z: Annotated[Array, Shape("A m columns.size")]
+    # functions f_i = Σ mix_i,dj π_d h_j ``[m, m]``, invertible; f_0 = 1, the others by importance
     mix: Annotated[Array, Shape("m m")]
-    directions: int
+    directions: int  # r, the number of functions whose residuals are multiplied with those of V̂: all but f_0, or none
+    # Σ χ Y_cY_d and, unless `pointwise`, Σ χ Σ_i E_c(f_i)E_d(f_i) of training data, per transition, for all pairs of
+    # `pairs_of` ``[P, 2 or 1, *wide]``
     noise: Annotated[Array, Shape("P q …")]
+    # how the part of δ for the bands is divided among the compared pairs (b, a), the sides of their curves and the
+    # points of `mesh`: below the curve, then above it ``[C, 2, N_1, …, N_d]``; they add up to 1
     shares: Annotated[Array, Shape("C 2 …")]
+    # low, high: V̂ lies between them
     low: float
     high: float
+    # distances to the nearest switch at the points of a grid ``[g_1, …, g_d]``; empty without switches
     marks: Annotated[Array, Shape("…", infinite=True)]
-    widths: Annotated[Array, Shape("w")]
-    tent_fits: Annotated[Array, Shape("A w columns.size")]
+    widths: Annotated[Array, Shape("w")]  # half-widths of the tents 1 − distance/width around the switches ``[w]``
+    tent_fits: Annotated[Array, Shape("A w columns.size")]  # P̂_c of the tents ``[A, w, k]``
+    # the states where V̂ is highest and lowest on a grid ``[2, d]``
     places: Annotated[Array, Shape("2 columns.dimension")]
-    drop: Annotated[Array, Shape("m")]
-    dropped: float
-    powers: bool = False
-    unit: float = 1.0
+    drop: Annotated[Array, Shape("m")]  # π_d h_j at the first of them less at the second ``[m]``
+    dropped: float  # the difference of V̂ there
+    powers: bool = False  # whether third and fourth powers of the residuals of V̂ are summed, too
+    unit: float = 1.0  # a power of two; R and V̂ are those of the user divided by it
+    # Σ χ that is expected of the fresh data ``[A, *wide]``, where their rows may depend on each other: it gives the
+    # weights of all bounds. None where rows are independent and the fresh states give them
     design: Annotated[Array | None, Shape("A …")] = None
-    component: int = 0
-    coordinates: tuple[int, ...] | None = None
-    policy: Policy | None = field(default=None, metadata=UNSAVED)
+    component: int = 0  # the number of the component that it looks at
+    coordinates: tuple[int, ...] | None = None  # of whole states, which it looks at; None for all
+    policy: Policy | None = field(default=None, metadata=UNSAVED)  # π; None once read from a file
 
     @property
     def n_actions(self) -> int:
@@ -180,19 +163,12 @@ class Surrogate(Record):
 
 
 class Paid(NamedTuple):
-    """(R_b − R_a)/γ for a pair of actions: an expansion, or values at the points of a grid.
+    """(R_b − R_a)/γ for a pair of actions: an expansion, or values at the points of a grid."""
 
-    Attributes:
-        functions: of the expansion; they hold the columns.
-        curve: its coefficients in their harmonics ``[K]``.
-        table: a grid and the values at its points; None for an expansion.
-        slopes: how fast what the table stands for changes at most along each coordinate ``[d]``.
-    """
-
-    functions: Basis
-    curve: Array
-    table: tuple[Cells, Array] | None
-    slopes: Array
+    functions: Basis  # of the expansion; they hold the columns
+    curve: Array  # its coefficients in their harmonics ``[K]``
+    table: tuple[Cells, Array] | None  # a grid and the values at its points; None for an expansion
+    slopes: Array  # how fast what the table stands for changes at most along each coordinate ``[d]``
 
     @classmethod
     def nothing(cls, columns: Basis) -> Paid:

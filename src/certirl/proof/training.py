@@ -42,15 +42,10 @@ MOST_CROSSED = 2_000  # sums per pair of actions up to which residuals of V̂ an
 
 
 class Fit(NamedTuple):
-    """What training data fix.
+    """What training data fix."""
 
-    Attributes:
-        surrogates: of the components with a reward.
-        evidence: that of the training data themselves, one for each surrogate, for forecasts.
-    """
-
-    surrogates: tuple[Surrogate, ...]
-    evidence: tuple[Evidence, ...]
+    surrogates: tuple[Surrogate, ...]  # of the components with a reward
+    evidence: tuple[Evidence, ...]  # that of the training data themselves, one for each surrogate, for forecasts
 
 
 def fit_surrogates(
