@@ -28,7 +28,9 @@ from certirl.solver.check import check as check
 from certirl.solver.estimator import InverseRL as InverseRL
 from certirl.solver.methods import FeatureForm as FeatureForm
 from certirl.solver.methods import Program as Program
+from certirl.solver.methods import SoftExpert as SoftExpert
 from certirl.solver.methods import ValueForm as ValueForm
+from certirl.solver.soft_solution import SoftSolution as SoftSolution
 from certirl.solver.solution import Solution as Solution
 from certirl.solver.solution import load as load
 from certirl.solver.solve import solve as solve

@@ -77,6 +77,10 @@ def check(path: str | os.PathLike[str]) -> Verdict:
     solution = record if record.kind == "Solution" else None
     try:
         claims = [record]
+        if record.kind == "SoftSolution":
+            if record.optional("proof", "Band") is None:
+                return _nothing("nothing claimed", "the file holds estimates of a soft expert's rewards and no band")
+            claims = [record.record("proof", "Band")]
         if solution is not None:
             certificate = solution.optional("certificate", *(kind for kind in KINDS if kind != "Refutation"))
             held = (certificate, solution.optional("refutation", "Refutation"))

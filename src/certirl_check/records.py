@@ -40,7 +40,15 @@ GAINED: dict[int, dict[str, dict[str, Any]]] = {
     },
 }
 UNPACKED = 2**28  # bytes that a file may unpack to, or a hundred times its own size
-STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")  # from the weakest to the strongest
+STATUSES = (
+    "undetermined",
+    "infeasible",
+    "estimated",
+    "solved",
+    "validated",
+    "bounded",
+    "certified",
+)  # from the weakest to the strongest
 MOST = 1 << 16  # functions of a basis, and points of a grid along a coordinate
 # Files hold results of floating-point arithmetic. Nothing below is absolute: each is a share of what is compared.
 RELATIVE = 1e-6  # of all parts of a margin together, or of another derived number

@@ -145,6 +145,9 @@ MAKERS = {kind.replace(" ", "-"): lambda kind=kind: saved_records.saved(kind) fo
     "solution-policy": lambda: _solve(Shore(), expert=_switch, samples=4000, basis=certirl.Legendre(5)),
     "solution-features": _features,
     "solution-infeasible": lambda: _solve(saved_records.MIDDLE, basis=certirl.Legendre(2), columns=2, samples=2000),
+    "solution-soft": lambda: _solve(
+        certirl.problems.soft_walk().log(episodes=20, steps=30, rng=0), expert=certirl.SoftExpert()
+    ),
     "moments": lambda: certirl.steps.measure(_steps(40), basis=certirl.Legendre(3)),
     "moments-file": lambda: certirl.steps.measure(_table(), basis=certirl.Legendre(3)),
     "reward-product": lambda: _reward(certirl.product(certirl.Legendre(3), certirl.Fourier(3)).on(BOX)),

@@ -175,20 +175,25 @@ def solve_least_squares(values: Array, goals: Array) -> Array:
 
 
 def held_out_rows(log: Transitions) -> NDArray[np.bool_]:
-    """The rows to test a fit on ``[n]``: every fifth of each action, or whole episodes, a fifth of them.
+    """The rows to test a fit on ``[n]``: the first of the `folds`."""
+    return folds(log) == 0
+
+
+def folds(log: Transitions) -> NDArray[np.intp]:
+    """The number of the fold of each row ``[n]``: every fifth of each action, or whole episodes, a fifth of them.
 
     Few episodes are divided into parts of consecutive rows.
     """
-    held_out = np.zeros(len(log), dtype=bool)
     if log.episodes is None:
-        for action in range(log.n_actions):
-            held_out[np.flatnonzero(log.actions == action)[::FOLDS]] = True
-        return held_out
+        numbers = np.empty(len(log), dtype=np.intp)
+        for action, count in enumerate(log.counts):
+            numbers[log.actions == action] = np.arange(count) % FOLDS
+        return numbers
     first = originals(log.groups()[0], *log.states.T, log.actions)  # a copy is no test
     groups = np.unique(first, return_inverse=True)[1].reshape(-1)
     if groups.max() + 1 < 2 * FOLDS:
         groups = np.arange(len(log)) * FOLDS**2 // len(log)
-    return (np.random.default_rng(0).permutation(int(groups.max()) + 1) % FOLDS == 0)[groups]
+    return np.asarray((np.random.default_rng(0).permutation(int(groups.max()) + 1) % FOLDS)[groups])
 
 
 def best_columns(

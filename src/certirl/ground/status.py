@@ -18,7 +18,7 @@ from certirl.ground.records import Record
 ANEW = "another call needs another {} and spends its own δ"
 DECLARE_TAIL = "declare a tail, see docs/certificates.md#where-to-get-a-tail"
 # From the weakest to the strongest: an answer has the weakest status of its findings.
-STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")
+STATUSES = ("undetermined", "infeasible", "solved", "estimated", "validated", "bounded", "certified")
 
 
 @archive.record
@@ -135,6 +135,34 @@ class Reason(Enum):
         "undetermined",
         "fresh data put the margin of the reward at {fresh:.3g}, where training data put it at {training:.3g}",
         "allow more samples",
+    )
+
+    # Of soft experts.
+    ESTIMATED = (
+        "estimated",
+        "the rewards of {actions} actions, in units of the noise, with a standard error of {error:.2g} in the median",
+    )
+    BOUNDED = "bounded", "with probability {sure} the rewards of all actions at all states lie in the band"
+    NO_BAND = "estimated", "{band}", "{cure}"
+    REJECTED = (
+        "estimated",
+        "no reward of this kind gives these decisions (p = {chance:.2g}), and this one is the nearest",
+        "{cure}",
+    )
+    ROUGH_ODDS = (
+        "estimated",
+        "log-odds in {basis} do not describe the decisions (p = {chance:.2g})",
+        "name a larger basis, or log what else the expert sees",
+    )
+    REMEMBERS = (
+        "estimated",
+        "decisions depend on the action before, beyond what the state says (p = {chance:.2g})",
+        "add to the state what the expert remembers, the last action say",
+    )
+    UNEXPLAINED_CHOICES = (
+        "undetermined",
+        "the state says nothing of the decisions",
+        "log what the expert sees",
     )
 
     # Of the value form and of trials of its reward.

@@ -30,6 +30,8 @@ from certirl.problems.switching import judge as judge
 from certirl.problems.switching import next_values as next_values
 from certirl.problems.switching import optimal_policy as optimal_policy
 from certirl.problems.switching import regret as regret
+from certirl.problems.walk import SoftWalk as SoftWalk
+from certirl.problems.walk import soft_walk as soft_walk
 
 __all__ = [
     "Problem",
@@ -44,6 +46,7 @@ __all__ = [
     "random_independent",
     "random_polynomial",
     "regret",
+    "soft_walk",
     "thermostat",
     "unsolvable",
     "whirl",

@@ -73,7 +73,7 @@ class Buses(Record):
         """Next states ``[n, 1]``.
 
         Example:
-            >>> buses.sample(np.array([[0.0], [40.0]]), 1, np.random.default_rng(0)).max() < 2
+            >>> bool(buses.sample(np.array([[0.0], [40.0]]), 1, np.random.default_rng(0)).max() < 2)
             True
         """
         start = np.zeros(np.shape(states)) if action else np.asarray(states, dtype=float)
@@ -83,7 +83,7 @@ class Buses(Record):
         """The probabilities of keeping and of replacing an engine ``[n, 2]``.
 
         Example:
-            >>> buses.chances([40.0]).sum()
+            >>> float(buses.chances([40.0]).sum())
             1.0
         """
         from scipy.special import expit

@@ -15,6 +15,17 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.fit.logit import (
+    Choices,
+    all_but,
+    blocks_of,
+    choices,
+    effects_of,
+    information,
+    maximise,
+    score,
+    whitening,
+)
 from certirl.functions.bases import Basis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
@@ -23,12 +34,9 @@ from certirl.ground.records import Record
 
 FIRST = 0.1  # the share of the decisions that fixes the prior of Lemma 1, and nothing else
 SCALES = (0.25, 0.06, 0.015)  # κ: precisions of the prior, as shares of the information that is expected
-_RIDGE = 0.01  # of the fits: rare actions leave some directions open
 _GROUPS = 24  # of decisions whose log-odds are known equally well
-_STEPS = 60  # of Newton's method at most
 _HOPELESS = 1_000.0  # a leverage with which nothing can be said, and (4) would overflow
 _FARTHEST = 64.0  # radii are looked for up to this multiple of the least one
-_BLOCK = 1 << 15  # decisions worked on at once
 _MOST_CORNERS = 10  # actions up to which all corners of a box are tried
 _ROUNDING = 1e-9  # of lengths: sums over decisions and roots of matrices
 
@@ -60,37 +68,36 @@ class Odds(Record):
     @property
     def others(self) -> list[int]:
         """The actions but the reference, in the order of their coefficients."""
-        return [action for action in range(self.n_actions) if action != self.reference]
+        return all_but(self.reference, self.n_actions)
 
     @property
     def whitening(self) -> Array:
         """W with W Wᵀ = Î⁻¹ ``[m, m]``."""
-        return _whitening(self.information.sum(axis=0))
+        return whitening(self.information.sum(axis=0))
 
     def at(self, states: Array) -> Choices:
         """x, log-odds and probabilities at states ``[n, d]``."""
-        return _choices(self.basis, self.coefficients, states)
+        return choices(self.basis, self.coefficients, states)
 
     def effects(self, states: Array) -> Array:
         """π̂_c x_j, what log(1 + Σ e^L) changes by with each coefficient, at states ``[n, d]``: ``[n, m]``."""
-        choices = self.at(states)
-        return np.asarray((choices.chances[:, self.others, None] * choices.x[:, None, :]).reshape(len(states), -1))
+        return effects_of(self.at(states), self.others)
 
     def bends(self, states: Array) -> Array:
         """½(diag π̂ − π̂π̂ᵀ) ⊗ xxᵀ, the form by which log(1 + Σ e^L) changes to second order ``[n, m, m]``."""
-        choices = self.at(states)
-        chances = choices.chances[:, self.others]
+        here = self.at(states)
+        chances = here.chances[:, self.others]
         forms = (np.eye(len(self.others)) * chances[:, None] - chances[:, :, None] * chances[:, None]) / 2
-        squares = choices.x[:, :, None] * choices.x[:, None]
+        squares = here.x[:, :, None] * here.x[:, None]
         whole = forms[:, :, None, :, None] * squares[:, None, :, None]
         return np.asarray(whole.reshape(len(states), len(self.score), -1))
 
     def remainder(self, reach: Array, states: Array) -> Array:
         """(8): what the error of the log-odds adds to log(1 + Σ e^L) beyond its second order, at most ``[n]``."""
-        choices = self.at(states)
-        each = np.stack([rows @ reach for rows in placed(choices.x, len(self.others))], axis=1)
-        apart, spread = np.sqrt(leverage(choices.x, reach)), spread_of(choices.chances[:, self.others], each)
-        return self.bound_remainder(choices.chances, spread, np.linalg.norm(each, axis=2), apart)
+        here = self.at(states)
+        each = np.stack([rows @ reach for rows in placed(here.x, len(self.others))], axis=1)
+        apart, spread = np.sqrt(leverage(here.x, reach)), spread_of(here.chances[:, self.others], each)
+        return self.bound_remainder(here.chances, spread, np.linalg.norm(each, axis=2), apart)
 
     def bound_remainder(self, chances: Array, spread: Array, far: Array, apart: Array, rise: float = 0.0) -> Array:
         """(8) from sizes of the log-odds' error ``[n]``: their spread, how far each, and how far two can be apart.
@@ -153,16 +160,7 @@ class Odds(Record):
         for _ in range(30):
             middle = (low + high) / 2
             low, high = (low, middle) if gained(middle) > near else (middle, high)
-        return (1 + _ROUNDING) * sqrt(near + slope * high) * white @ _whitening(form(high))
-
-
-class Choices(NamedTuple):
-    """What log-odds say at n states."""
-
-    x: Array  # the functions ``[n, K]``
-    odds: Array  # the log-odds ``[n, A]``
-    chances: Array  # the probabilities ``[n, A]``
-    cost: Array  # log(1 + Σ e^L) = −log of the reference's probability ``[n]``
+        return (1 + _ROUNDING) * sqrt(near + slope * high) * white @ whitening(form(high))
 
 
 def bend(z: Array) -> Array:
@@ -198,15 +196,15 @@ def gather_odds(
     """
     early, rest = ((states[chosen], actions[chosen]) for chosen in (first, ~first))
     start = np.zeros((n_actions, basis.size))
-    guess, known, _ = _fit(basis, *early, start, reference)
-    prior = later * known + np.eye(len(known))
-    fit, known, score = _fit(basis, *rest, guess, reference)
-    white = _whitening(known)
-    leverages = np.concatenate([leverage(basis.values(block), white) for block in _blocks(rest[0])])
+    guess = maximise(basis, *early, start, reference)
+    prior = later * information(basis, early[0], guess, reference) + np.eye((n_actions - 1) * basis.size)
+    fit = maximise(basis, *rest, guess, reference)
+    white = whitening(information(basis, rest[0], fit, reference))
+    leverages = np.concatenate([leverage(basis.values(block), white) for block in blocks_of(rest[0])])
     edges = np.quantile(leverages, 1 - np.geomspace(1.0, 1 / len(leverages), _GROUPS + 1)[:-1])
     groups = np.clip(np.searchsorted(edges, leverages, side="right") - 1, 0, _GROUPS - 1)
     kept = [group for group in range(_GROUPS) if (groups == group).any()]
-    parts = [_information(basis, rest[0][groups == group], fit, reference) for group in kept]
+    parts = [information(basis, rest[0][groups == group], fit, reference) for group in kept]
     return Odds(
         basis=basis,
         reference=reference,
@@ -215,8 +213,8 @@ def gather_odds(
         counts=np.array([int((groups == group).sum()) for group in kept]),
         leverages=np.array([float(leverages[groups == group].max()) for group in kept]),
         information=np.stack(parts),
-        score=score,
-        gram=np.sum([x.T @ x for x in map(basis.values, _blocks(rest[0]))], axis=0),
+        score=score(basis, *rest, fit, reference),
+        gram=np.sum([x.T @ x for x in map(basis.values, blocks_of(rest[0]))], axis=0),
         prior=prior,
     )
 
@@ -249,67 +247,6 @@ def spread_of(chances: Array, each: Array) -> Array:
     """The root of Σ π_c‖v_c − Σ π_d v_d‖² ``[…]``, v_0 = 0, for chances ``[…, A − 1]`` and v ``[…, A − 1, m]``."""
     squares = (chances * (each**2).sum(axis=-1)).sum(axis=-1)
     return np.asarray(np.sqrt(np.maximum(squares - ((chances[..., None] * each).sum(axis=-2) ** 2).sum(axis=-1), 0.0)))
-
-
-def _blocks(rows: Array) -> list[Array]:
-    return [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
-
-
-def _choices(basis: Basis, coefficients: Array, states: Array) -> Choices:
-    x = basis.values(states)
-    odds = x @ coefficients.T
-    top = odds.max(axis=1, keepdims=True)
-    weights = np.exp(odds - top)
-    total = weights.sum(axis=1, keepdims=True)
-    return Choices(x, odds, weights / total, (top + np.log(total))[:, 0])
-
-
-def _information(basis: Basis, states: Array, coefficients: Array, reference: int) -> Array:
-    """Σ (diag π − ππᵀ) ⊗ x xᵀ over decisions, without the reference ``[m, m]``."""
-    others = [action for action in range(len(coefficients)) if action != reference]
-    size = len(others) * basis.size
-    total = np.zeros((len(others), basis.size, len(others), basis.size))
-    for block in _blocks(states):
-        x, _, chances, _ = _choices(basis, coefficients, block)
-        for i, c in enumerate(others):
-            for j, d in enumerate(others):
-                total[i, :, j] += (x * (chances[:, c] * ((c == d) - chances[:, d]))[:, None]).T @ x
-    return total.reshape(size, size)
-
-
-def _score(basis: Basis, states: Array, actions: NDArray[np.intp], coefficients: Array, reference: int) -> Array:
-    """Σ (1{a = c} − π_c) x over decisions, for all c but the reference ``[m]``."""
-    others = [action for action in range(len(coefficients)) if action != reference]
-    total = np.zeros((len(others), basis.size))
-    for start in range(0, len(states), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        x, _, chances, _ = _choices(basis, coefficients, states[block])
-        total += np.stack([((actions[block] == c) - chances[:, c]) @ x for c in others])
-    return total.ravel()
-
-
-def _fit(
-    basis: Basis, states: Array, actions: NDArray[np.intp], start: Array, reference: int
-) -> tuple[Array, Array, Array]:
-    """The point of greatest likelihood less a small ridge, by Newton's method, with information and slope there."""
-    others = [action for action in range(len(start)) if action != reference]
-    coefficients = start.copy()
-    for _ in range(_STEPS):
-        known = _information(basis, states, coefficients, reference)
-        score = _score(basis, states, actions, coefficients, reference)
-        uphill = score - _RIDGE * coefficients[others].ravel()
-        step = np.linalg.solve(known + _RIDGE * np.eye(len(known)), uphill)
-        size = sqrt(float(step @ known @ step) / max(len(states), 1))
-        coefficients[others] += (step * min(1.0, 1.0 / max(size, 1e-300))).reshape(len(others), -1)
-        if float(uphill @ step) < 1e-16 * max(len(states), 1):
-            break
-    known = _information(basis, states, coefficients, reference)
-    return coefficients, known, _score(basis, states, actions, coefficients, reference)
-
-
-def _whitening(known: Array) -> Array:
-    values, vectors = np.linalg.eigh(known)
-    return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-12 * values[-1])))
 
 
 def placed(x: Array, count: int) -> list[Array]:

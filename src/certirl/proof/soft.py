@@ -176,17 +176,23 @@ class Band(Record):
         """Write everything to an npz file, the suffix added if missing."""
         return archive.save(self, path)
 
-    def __str__(self) -> str:
-        condition = "" if self.tail is not None else ", if the tail is zero"
+    @property
+    def statement(self) -> str:
+        """What is bounded, and how closely."""
         rows = f"{int(self.odds.counts.sum()):,} decisions and {int(self.dynamics.rows.sum()):,} transitions"
         if not np.isfinite(self.half_width):
-            first = f"No band: {rows} say too little"
-        else:
-            first = (
-                f"Band with probability {chance(self.delta)}{condition}: the rewards of all actions at all states, "
-                f"within ±{self.half_width:.2g} in the median, from {rows}"
-            )
-        return "\n".join([first, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+            return f"{rows} say too little for a band"
+        condition = "" if self.tail is not None else ", if the tail is zero,"
+        return (
+            f"with probability {chance(self.delta)}{condition} the rewards of all actions at all states lie in the "
+            f"band, ±{self.half_width:.2g} wide in the median, from {rows}"
+        )
+
+    def __str__(self) -> str:
+        word = "Bounded" if np.isfinite(self.half_width) else "No band"
+        return "\n".join(
+            [f"{word}: {self.statement}", *(f"  assumed: {assumption}" for assumption in self.assumptions)]
+        )
 
 
 def prove_band(

@@ -11,10 +11,11 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.special import ndtr
 
+from certirl.fit.logit import Choices
 from certirl.ground.domain import Array, Box
 from certirl.proof.drift import COEFFICIENTS, PEAK, Drift
 from certirl.proof.known_noise import _ROUNDING, _Kernel
-from certirl.proof.odds import Choices, Odds, Parts, placed
+from certirl.proof.odds import Odds, Parts, placed
 
 CELLS = 1000  # between nodes
 _FINER = 8  # places in a cell at which polynomials are looked at

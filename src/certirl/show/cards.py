@@ -20,6 +20,7 @@ from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
 from certirl.show import charts, svg
 from certirl.show.charts import Picture
+from certirl.solver.soft_solution import SoftSolution
 from certirl.solver.solution import Solution
 
 MOST_PICTURES = 2
@@ -34,6 +35,7 @@ _VALUE = "text-align:left;overflow-wrap:anywhere;padding:.1em 0"
 # Kinds of records that are drawn, and how.
 _PICTURES: dict[type[Record], Callable[[Any], Sequence[Picture]]] = {
     Solution: lambda solution: () if solution.reward is None else charts.solution_charts(solution),
+    SoftSolution: charts.soft_charts,
     Certificate: lambda proof: (*charts.certificate_charts(proof), charts.budget(proof)),
     CellCertificate: charts.certificate_charts,
     Refutation: lambda proof: (charts.budget(proof),),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from certirl.problems import Problem
     from certirl.proof.cells import CellCertificate
     from certirl.proof.certificate import Certificate
+    from certirl.solver.soft_solution import SoftSolution
     from certirl.solver.solution import Solution
 
 # Okabe and Ito's colours, distinguishable with every kind of colour vision and in grey.
@@ -255,6 +256,20 @@ def heading(solution: Solution) -> str:
     return f"{solution.status}: {who}γ = {solution.discount:g}, {data if solution.samples else 'exact operators'}"
 
 
+def soft_heading(solution: SoftSolution) -> str:
+    """The status and the data of the rewards of a soft expert in a line."""
+    return f"{solution.status}: γ = {solution.discount:g}, {solution.likelihood.decisions:,} decisions"
+
+
+def soft_charts(solution: SoftSolution, *, plane: Plane = FIRST) -> tuple[Picture, ...]:
+    """The rewards of all actions, on an interval with errors or bands, and how likely these make each action."""
+    names, reward = Names.of(solution), solution.reward
+    if len(solution.domain) > 1:
+        label = f"reward R({'s, a' if reward.of_actions else 's'})"
+        return _single_charts("R", label, reward, None, plane, names)
+    return _soft_line(solution, names), _soft_policy(solution, names)
+
+
 def solution_charts(solution: Solution, *, problem: Problem | None = None, plane: Plane = FIRST) -> tuple[Picture, ...]:
     """The reward, the margins behind it and, for an expert who depends on the state, the certificate."""
     rewards = reward_charts(solution, plane=plane)
@@ -477,6 +492,41 @@ def _function_line(
     low, high = _range([curve.y if mask.all() else curve.y[~mask] for curve in curves])
     title = "" if function.ends is None else next(iter(calls))
     return Chart(title, names.coordinate(0, 1), label, curves, tuple(spans), low=low, high=high)
+
+
+def _soft_line(solution: SoftSolution, names: Names) -> Chart:
+    """R(s, a) with the band, or else with two standard errors."""
+    s, reward, curves = _line(solution.domain), solution.reward, list[Curve]()
+    has_band = solution.proof is not None and solution.status == "bounded"
+    actions = range(solution.n_actions) if reward.of_actions or solution.reference is not None else [0]
+    for action in actions:
+        middle, error = values_of(reward, s, action), 2 * solution.standard_error(s, action)
+        low, high = solution.band(s[:, 0], action) if has_band else (middle - error, middle + error)
+        label, words = "" if len(actions) == 1 else names.action(action), "band" if has_band else "± 2 standard errors"
+        finite = np.isfinite(low) & np.isfinite(high)
+        low, high = (np.where(finite, side, np.nan) for side in (low, high))
+        curves.append(Curve(label, s, middle, low, high, colour=action, band=words if finite.any() else ""))
+    low, high = _range([curve.y for curve in curves])
+    least, most = _range([side for curve in curves for side in (curve.lower, curve.upper) if side is not None])
+    height = high - low  # bands are shown as far as another such height
+    low, high = min(low, max(least, low - height)), max(high, min(most, high + height))
+    letters = "s" if len(actions) == 1 else "s, a"
+    return Chart("", names.coordinate(0, 1), f"reward R({letters})", tuple(curves), low=low, high=high)
+
+
+def _soft_policy(solution: SoftSolution, names: Names) -> Chart:
+    """The probabilities that the rewards give each action, beside those of the log-odds."""
+    s = _line(solution.domain)
+    by_reward, by_odds = solution.probabilities(s), solution.odds.at(s).chances
+    curves = [
+        Curve(names.action(action), s, by_reward[:, action], colour=action) for action in range(solution.n_actions)
+    ]
+    if solution.reference is None:
+        curves += [
+            Curve("" if action else "log-odds", s, by_odds[:, action], style="dashed", colour=action)
+            for action in range(solution.n_actions)
+        ]
+    return Chart("", names.coordinate(0, 1), "probability π(a | s)", tuple(curves), low=0.0, high=1.0)
 
 
 class Sheet(NamedTuple):

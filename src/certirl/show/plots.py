@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from certirl.problems import Problem
     from certirl.proof.cells import CellCertificate
     from certirl.proof.certificate import Certificate
+    from certirl.solver.soft_solution import SoftSolution
     from certirl.solver.solution import Solution
 
 __all__ = [
@@ -102,9 +103,16 @@ def with_errors(ax: Any, x: Any, y: Any, low: Any, high: Any, **look: Any) -> No
 
 @typed
 def solution(
-    solution: Solution, *, problem: Problem | None = None, plane: Plane = FIRST, ax: Any = None, path: Any = None
+    solution: Solution | SoftSolution,
+    *,
+    problem: Problem | None = None,
+    plane: Plane = FIRST,
+    ax: Any = None,
+    path: Any = None,
 ) -> Any:
     """Draw the reward, the margins behind it and, for an expert who depends on the state, the certificate.
+
+    Of a soft expert the rewards of all actions, with their errors or bands, and how likely these make each action.
 
     Args:
         solution: what to draw.
@@ -120,8 +128,19 @@ def solution(
         >>> len(axes)
         2
     """
-    pictures = charts.solution_charts(solution, problem=problem, plane=plane)
-    return np.atleast_1d(arrange(pictures, ax=ax, path=path, plane=plane, title=charts.heading(solution)))
+    pictures, title = _pictures(solution, problem, plane)
+    return np.atleast_1d(arrange(pictures, ax=ax, path=path, plane=plane, title=title))
+
+
+def _pictures(solution: Any, problem: Any, plane: Plane) -> tuple[Sequence[Picture], str]:
+    """What is drawn of an answer, and its title."""
+    from certirl.solver.soft_solution import SoftSolution
+
+    if not isinstance(solution, SoftSolution):
+        return charts.solution_charts(solution, problem=problem, plane=plane), charts.heading(solution)
+    if problem is not None:
+        raise ValueError("margins of a problem are those of an exact expert: leave problem out")
+    return charts.soft_charts(solution, plane=plane), charts.soft_heading(solution)
 
 
 @typed

@@ -33,6 +33,8 @@ from certirl.proof.refutation import Refutation
 from certirl.show import charts, svg
 from certirl.show.charts import Names, Picture
 from certirl.show.mathml import mathml
+from certirl.solver.answer import Answer
+from certirl.solver.soft_solution import SoftSolution
 from certirl.solver.solution import Solution
 
 SUFFIXES = (".html", ".htm")
@@ -72,12 +74,12 @@ def write(record: Any, path: Any, *, coverage: Coverage | None = None, file: Any
 
 def page(record: Any, *, coverage: Coverage | None = None, file: Any = None) -> str:
     """The report of a record as HTML; see `write`."""
-    if not isinstance(record, Solution | Claim):
+    if not isinstance(record, Answer | Claim):
         kind = type(record).__name__
         raise TypeError(f"a report is about a solution, a certificate or a refutation, got {kind}")
     figures = _Figures()
     sections = [section for section in _sections(record, figures, coverage, file) if section.body]
-    status = record.status if isinstance(record, Solution) else record.word
+    status = record.status if isinstance(record, Answer) else record.word
     tone = svg.TONES[status]
     verdict = verdict_of(record)
     style, script = _shipped("report.css"), _shipped("report.js")
@@ -208,6 +210,9 @@ def _code(text: str, kind: str = "") -> str:
 
 def _sections(record: Any, figures: _Figures, coverage: Coverage | None, file: Any) -> Iterable[Section]:
     """All parts of the page in order; those without a body are left out."""
+    if isinstance(record, SoftSolution):
+        yield from _soft_sections(record, figures, coverage, file)
+        return
     solution = record if isinstance(record, Solution) else None
     proof, names = _proof_of(record), Names.of(record)
     if solution is not None:
@@ -241,8 +246,60 @@ def _sections(record: Any, figures: _Figures, coverage: Coverage | None, file: A
     yield Section("reproduce", "Reproduce", "" if solution is None else _KEPT, _reproduce(record, proof, file))
 
 
+def _soft_sections(
+    solution: SoftSolution, figures: _Figures, coverage: Coverage | None, file: Any
+) -> Iterable[Section]:
+    """The parts of a page about a soft expert."""
+    names, likelihood = Names.of(solution), solution.likelihood
+    yield Section("findings", "Findings", "", _findings(solution))
+    lead = "The rewards of the actions in units of the noise, and how likely they make each action."
+    if solution.reference is not None:
+        lead += f" That of {names.action(solution.reference)} is given."
+    yield Section("reward", "Rewards", lead, figures.drawn({"": charts.soft_charts(solution)}))
+    lead = "The mean log-likelihood of a decision, and whether more than these models say is in the decisions."
+    models = {"constant probabilities": likelihood.constant, "free log-odds": likelihood.free}
+    rows = [(name, f"{value:.5f}") for name, value in (models | {"the rewards": likelihood.reward}).items()]
+    tests = [(test.what, f"{test.statistic:.3g}", str(test.freedom), f"{test.chance:.2g}") for test in solution.tests]
+    body = _table(["model", "per decision"], rows, f"{likelihood.decisions:,} decisions")
+    body += _table(["what might be missing", "χ²", "degrees of freedom", "p"], tests, "Tests")
+    groups = [[f"{mean:.4f}", f"{share:.4f}", f"{int(count):,}"] for mean, share, count in solution.calibration.T]
+    body += _table(["predicted", "taken", "number"], groups, "Probabilities of held-out decisions")
+    yield Section("fit", "The expert's decisions", lead, body)
+    counts = [[names.action(action), f"{count:,}"] for action, count in enumerate(solution.counts)]
+    drawn = figures.drawn({"transitions": charts.coverage_charts(coverage)}) if coverage is not None else ""
+    rests = _items(solution.log_notes)
+    yield Section("data", "Data", "", drawn + _table(["action", "transitions"], counts, "Transitions") + rests)
+    assumed = solution.assumed if solution.proof is None else solution.proof.assumptions
+    yield Section("assumptions", "Assumptions", _TO_BELIEVE, _items(assumed))
+    if solution.proof is not None:
+        rows = [(name, f"{part:.3g}") for name, part in solution.proof.spending.items()]
+        lead = f"The probability that the band is false is at most δ = {solution.proof.delta:g}."
+        yield Section("delta", "δ", lead, _table(["part", "δ"], rows, "Parts of δ"))
+    yield Section("formula", "Formula and code", "", _formula(solution.reward, names))
+    yield Section("print", "The whole print", "", _code(str(solution), "wrap"))
+    yield Section("reproduce", "Reproduce", _KEPT, _reproduce(solution, None, file))
+
+
+def _soft_facts(solution: SoftSolution) -> Iterable[tuple[str, str]]:
+    """The numbers at the top of a page about a soft expert."""
+    yield "decisions", f"{solution.likelihood.decisions:,}"
+    yield "transitions", f"{sum(solution.counts):,}"
+    yield "standard error, median", f"{solution.median_error:.2g}"
+    if solution.likelihood.share < 1:
+        yield "explained of the decisions", f"{solution.likelihood.share:.1%}"
+    if solution.proof is not None and solution.proof.holds:
+        yield "probability", f"at least {chance(solution.proof.delta)}"
+        yield "band, median half-width", f"{solution.proof.half_width:.2g}"
+    yield "actions", str(solution.n_actions)
+    yield "states", solution.domain.words if len(solution.domain) <= 3 else f"{len(solution.domain)} coordinates"
+    yield "discount γ", f"{solution.discount:g}"
+
+
 def _facts(record: Any) -> Iterable[tuple[str, str]]:
     """The numbers at the top of the page."""
+    if isinstance(record, SoftSolution):
+        yield from _soft_facts(record)
+        return
     solution, proof = record if isinstance(record, Solution) else None, _proof_of(record)
     holds, margin = proof is not None and proof.holds, getattr(proof, "margin", inf)
     is_random = proof is not None and proof.delta > 0
@@ -287,9 +344,11 @@ def _proof_of(record: Any) -> Any:
     return (record.certificate or record.refutation) if isinstance(record, Solution) else record
 
 
-def _findings(solution: Solution) -> str:
+def _findings(solution: Solution | SoftSolution) -> str:
     """Why the status is no better; what is proved, and a single finding, the verdict says."""
-    is_proved = solution.status == "certified" or (solution.status == "infeasible" and solution.refutation is not None)
+    is_proved = solution.status == "certified" or (
+        isinstance(solution, Solution) and solution.status == "infeasible" and solution.refutation is not None
+    )
     if is_proved or (len(solution.findings) == 1 and solution.reason in verdict_of(solution)):
         return ""
     lines = "".join(
@@ -444,6 +503,14 @@ def _reproduce(record: Any, proof: Any, file: Any) -> str:
 
 def _settings(record: Any, proof: Any) -> dict[str, str]:
     settings = {}
+    if isinstance(record, SoftSolution):
+        settings = {
+            "discount γ": f"{record.discount:g}",
+            "reference": "none" if record.reference is None else f"action {record.reference}",
+            "log-odds": str(record.odds.basis),
+            "functions of effects": str(record.columns),
+            "seed (rng)": "none, or not a number" if record.seed is None else str(record.seed),
+        }
     if isinstance(record, Solution):
         is_constant = record.expert is not None
         settings["expert"] = f"action {record.expert}" if is_constant else "a function of the state"

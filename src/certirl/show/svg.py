@@ -65,8 +65,8 @@ _OPEN, _BAD = Tone("open", "#855000", "?"), Tone("bad", "#a81c2f", "✕")
 # What is proved, tested, only estimated, open, and refuted.
 TONES = {
     **dict.fromkeys(("certified", "confirmed"), _GOOD),
-    **dict.fromkeys(("validated", "certified in part"), _FINE),
-    **dict.fromkeys(("solved",), _PLAIN),
+    **dict.fromkeys(("validated", "bounded", "certified in part"), _FINE),
+    **dict.fromkeys(("solved", "estimated"), _PLAIN),
     **dict.fromkeys(("undetermined", "conditional", "not certified", "nothing claimed"), _OPEN),
     **dict.fromkeys(("infeasible", "certified infeasible", "rejected"), _BAD),
 }

@@ -1,9 +1,9 @@
-"""The methods by which `solve` finds a reward: the program, the value form and the feature form."""
+"""The methods by which `solve` finds a reward: the program, the value form, the feature form; and soft experts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from certirl.data.source import Source
@@ -14,6 +14,7 @@ from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
 from certirl.fit.value_program import Margin, check_margin
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.features import Feature, check_features, check_no_actions, check_no_terminal
+from certirl.ground.domain import Array
 from certirl.ground.doors import as_number, by_door, setting, shown
 from certirl.ground.records import Record
 from certirl.proof.case import REFUSED
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from certirl.solver.request import Request
 
 MOST_STATES = 1_000_000  # transitions per action that are kept with the functions at their states
+STATE = "state"  # R(s), the same for all actions
 FOR_POLICIES = "is for experts that depend on the state: leave it out for an expert of one action"
 FOR_ONE_ACTION = "is for experts that always take one action: leave it out for a policy"
 
@@ -197,6 +199,48 @@ class FeatureForm(Record):
         :meta private:
         """
         return _without_effect(asked, "rewards of features")
+
+
+@dataclass(frozen=True, eq=False)
+class SoftExpert(Record):
+    """An expert who takes action a at state s with probability proportional to exp Q_a(s), in the unit of the reward.
+
+    Q_a = R_a + γP_aV, V = log Σ exp Q_a. Every other expert of `solve` is taken to be exact; this one errs, the less
+    the more it costs, and its decisions say how much worse the other actions are. In econometrics: dynamic discrete
+    choice with logit errors.
+
+    Attributes:
+        decisions: a log of its decisions; None: the log that `solve` is called with, the expert's own, say.
+        reference: the action whose reward is given, by number or name.
+        reference_reward: this reward: a number, or a function of states.
+        reward: "state" for a reward that is the same for all actions; then no reference is needed.
+        tail: for bands, how far log-odds can be from combinations of the functions of ``solve(…, basis=…)``.
+
+    Example:
+        >>> walk = certirl.problems.soft_walk()
+        >>> log = walk.log(episodes=400, steps=50, rng=0)
+        >>> known = certirl.SoftExpert(reference=0, reference_reward=lambda states: walk.reward(states, 0))
+        >>> solution = certirl.solve(log, discount=walk.discount, expert=known)
+        >>> error = solution.reward([0.3, 0.5], 1) - walk.reward([0.3, 0.5], 1)
+        >>> solution.status, bool((abs(error) < 4 * solution.standard_error([0.3, 0.5], 1)).all())
+        ('estimated', True)
+    """
+
+    decisions: Any = None
+    _: KW_ONLY
+    reference: int | str = 0
+    reference_reward: float | Callable[[Array], Any] = 0.0
+    reward: str | None = None
+    tail: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.reward not in (None, STATE):
+            raise ValueError(f"reward must be None or {STATE!r}, got {shown(self.reward)}")
+        if not callable(self.reference_reward):
+            as_number(self.reference_reward, "reference_reward")
+        if self.reward == STATE and self.reference_reward != 0:
+            raise ValueError('with reward="state" no action has a reward of its own: leave reference_reward out')
+        as_number(self.tail, "tail", least=0)
 
 
 Method: TypeAlias = Program | ValueForm | FeatureForm

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isnan, nan
 from operator import attrgetter
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.data.coverage import Coverage
 from certirl.data.simulator import Counts, as_terminal
 from certirl.data.terminal import TerminalBoxes
 from certirl.data.transitions import action_in_words
@@ -28,7 +26,6 @@ from certirl.fit.witness import Witness
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
 from certirl.functions.extrema import minimum
-from certirl.functions.features import Feature, Features
 from certirl.functions.functions import Functions
 from certirl.functions.inequalities import binomial_interval
 from certirl.functions.reward import Reward
@@ -45,12 +42,13 @@ from certirl.ground.domain import (
 )
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.records import Record
-from certirl.ground.status import DECLARE_TAIL, Claim, Finding, Reason, chance, rounded_down, two_digits, weakest
+from certirl.ground.status import DECLARE_TAIL, Claim, Finding, Reason, chance, rounded_down, two_digits
 from certirl.proof.case import too_many_functions
 from certirl.proof.cells import CellCertificate
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
 from certirl.proof.tails import GaussianNoise, TailLike
+from certirl.solver.answer import Answer
 from certirl.solver.search import TRAINING_SHARE, Round
 from certirl.solver.words import SAMPLED, words_of
 
@@ -441,7 +439,7 @@ class Diagnostics(Record):
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Solution(Record):
+class Solution(Answer):
     """The answer of `solve`, for every kind of expert, source and state.
 
     Attributes:
@@ -499,39 +497,6 @@ class Solution(Record):
     file: str | None = field(default=None, metadata=UNSAVED)
 
     _derived: ClassVar[tuple[str, ...]] = ("status", "reason", "domain")
-
-    @cached_property
-    def _weakest(self) -> Finding:
-        return weakest(self.findings)
-
-    @property
-    def status(self) -> str:
-        """The status that all findings allow.
-
-        "certified" (proved); "validated" (R was tried on fresh states and by planning on R alone, and passed); "solved"
-        (the expert is explained by the data, but this was not proved or tried, or did not pass); "infeasible" (no
-        reward in the class explains the expert); or "undetermined".
-        """
-        return self._weakest.status
-
-    @property
-    def reason(self) -> str:
-        """The cause of the status in a sentence, and what to change; the line "checks" names further causes."""
-        return self._weakest.sentence
-
-    def noted(self, finding: Finding) -> Solution:
-        """The same with one more finding, named first, which does not change the status.
-
-        :meta private:
-        """
-        return replace(self, findings=(replace(finding, status=self.status), *self.findings))
-
-    def judged(self, *findings: Finding) -> Solution:
-        """The same with these findings in place of its own: they alone decide the status.
-
-        :meta private:
-        """
-        return replace(self, findings=findings)
 
     def proved_by(self, proof: CellCertificate) -> Solution:
         """The same with what is proved by cells: certified where that holds, else with what is missing.
@@ -695,32 +660,6 @@ class Solution(Record):
             raise ValueError("only a reward of features has a path: pass method=certirl.FeatureForm({…})")
         return replace(self.reward, coefficients=self.path.weights[self.path.row(features)])
 
-    def with_features(self, features: Mapping[str, Feature]) -> Solution:
-        """A copy with the functions of a reward of features, of which a file keeps names, weights and trial values.
-
-        Example:
-            >>> path = of_policy.save("room.npz")
-            >>> again = certirl.load(path).with_features(method.features)
-            >>> again.reward(0.5) == of_policy.reward(0.5)
-            True
-        """
-        if self.reward is None or not isinstance(self.reward.basis, Features):
-            raise ValueError("this reward is no sum of features: it needs no functions")
-        return replace(self, reward=replace(self.reward, basis=self.reward.basis._with_functions(features)))
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back.
-
-        The expert is not kept, nor the functions of features. Which states are terminal is kept as boxes, as far as
-        these describe them.
-
-        Example:
-            >>> path = solution.save("answer")
-            >>> path.name, certirl.load(path).reward(0.3) == solution.reward(0.3)
-            ('answer.npz', True)
-        """
-        return archive.save(self, path)
-
     def plot(
         self,
         path: str | os.PathLike[str] | None = None,
@@ -743,21 +682,6 @@ class Solution(Record):
         from certirl import plots
 
         return plots.solution(self, path=path, problem=problem, plane=plane, ax=ax)
-
-    def report(self, path: str | os.PathLike[str], *, coverage: Coverage | None = None) -> Path:
-        """Write one page about the answer, which a browser opens without a network; returns its path.
-
-        Args:
-            path: where it is written; ".html" is added to a name without it.
-            coverage: of the log, as `certirl.diagnose.coverage` returns it; drawn if given.
-
-        Example:
-            >>> solution.report("answer.html").name
-            'answer.html'
-        """
-        from certirl.show import report
-
-        return report.write(self, path, coverage=coverage)
 
     def as_read(self, file: str) -> Solution:
         """Refuse a solution that contradicts itself; its claims are those of the file.
@@ -1018,7 +942,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         'solved'
     """
     import certirl.environments.simulators  # its records can be in files
-    import certirl.proof.known_noise  # noqa: F401
+    import certirl.solver.soft_solution  # noqa: F401
     from certirl_check import check
 
     named = archive.as_path(path)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -28,15 +28,61 @@ from certirl.proof.case import Case, Declaration, bounding_tail, tail_too_large
 from certirl.proof.cells import Deterministic, prove_by_cells
 from certirl.proof.contradictions import of_tail, refuse
 from certirl.proof.tails import TailLike, tail_number
-from certirl.solver.methods import Method, Program
+from certirl.solver.methods import FeatureForm, Method, Program, SoftExpert
 from certirl.solver.request import Request, request
 from certirl.solver.search import TRAINING_SHARE, ByColumns, Learned, Learner, Outcome, Theorem, least_budget, search
 from certirl.solver.solution import Asked, Solution, build
 from certirl.solver.value_form import ValueLearner, explain, proof_columns, with_proof
 
+if TYPE_CHECKING:
+    from certirl.solver.soft_solution import SoftSolution
+
 TRIED = ("least-variance", "l1")  # objectives of a proof, if none is asked for: the forecast decides between them
 WAYS = (0.2, 0.4, 0.6, 0.8)  # from one to the other, at which rewards are tried as well
 PILOT = 4_000  # transitions per action that choose basis and columns before a proof is searched for
+
+
+@overload
+def solve(
+    source: Simulator | Transitions,
+    *,
+    discount: float,
+    expert: SoftExpert,
+    method: FeatureForm | None = None,
+    basis: Any = None,
+    columns: Any = None,
+    samples: int | None = None,
+    delta: float | None = None,
+    tail: TailLike = None,
+    dynamics: Declaration | None = None,
+    rng: Any = None,
+    progress: bool | Report | None = None,
+    map: Any = None,
+) -> SoftSolution: ...
+
+
+@overload
+def solve(
+    source: Simulator | Transitions | Moments,
+    *,
+    discount: float,
+    expert: Any,
+    method: Method | None = None,
+    basis: Any = None,
+    columns: Any = None,
+    components: Any = None,
+    samples: int | None = None,
+    trials: int | None = None,
+    paired: bool | None = None,
+    delta: float | None = None,
+    tail: TailLike = None,
+    dynamics: Declaration | None = None,
+    tube: float | None = None,
+    regret: float | None = None,
+    rng: Any = None,
+    progress: bool | Report | None = None,
+    map: Any = None,
+) -> Solution: ...
 
 
 def solve(
@@ -60,7 +106,7 @@ def solve(
     rng: Any = None,
     progress: bool | Report | None = None,
     map: Any = None,
-) -> Solution:
+) -> Solution | SoftSolution:
     """Find a reward under which the expert's action is strictly optimal, and prove it if ``delta`` is given.
 
     Strictly optimal: the advantage D_a(s) = ((P_π − P_a)V)(s) is positive at all states s, for every alternative
@@ -72,6 +118,8 @@ def solve(
             `Transitions`, or `Moments` measured before, which keep no transitions that a proof could rest on.
         discount: γ, strictly between 0 and 1.
         expert: the action that is always taken, a function of states, or a model with ``predict``: docs/experts.md.
+            With a `SoftExpert`, who errs the less the more it costs, the answer is a `SoftSolution`: the rewards of
+            all actions with standard errors, or with ``delta`` with a band. ``basis`` is then that of the log-odds.
         method: `Program`, `ValueForm` or `FeatureForm`, with what few problems need; if left out the first for an
             expert of one action without terminal states, else the second.
         basis: the functions of rewards and values, say ``Legendre(11)`` or ``product(Fourier(9), Legendre(7))``; chosen
@@ -107,6 +155,15 @@ def solve(
         >>> certirl.solve(problem, expert=0, delta=0.05, tail=0, **asked).status
         'certified'
     """
+    if isinstance(expert, SoftExpert):
+        from certirl.solver.soft import solve_soft
+
+        with on(map):
+            return solve_soft(
+                source, expert, discount=discount, method=method, basis=basis, columns=columns, components=components,
+                samples=samples, trials=trials, paired=paired, delta=delta, tail=tail, dynamics=dynamics, tube=tube,
+                regret=regret, rng=rng, progress=progress,
+            )  # fmt: skip
     asked = request(
         source, discount=discount, expert=expert, method=method, basis=basis, columns=columns, components=components,
         effects=effects, samples=samples, trials=trials, paired=paired, delta=delta, tail=tail, dynamics=dynamics,

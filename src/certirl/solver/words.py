@@ -17,6 +17,7 @@ from certirl.ground.domain import number_of
 from certirl.ground.status import Finding, chance, weakest
 
 if TYPE_CHECKING:
+    from certirl.solver.soft_solution import SoftSolution
     from certirl.solver.solution import Solution
 
 SHOWN = 3  # components named in the print
@@ -269,6 +270,49 @@ class ValueWords(Words):
             return ""
         rule = "no rule" if reward._forgotten else "these boxes and not the simulator's own rule"
         return f"read from a file, which keeps {rule}; with_terminal(simulator.terminal) gives it back"
+
+
+class SoftWords:
+    """The print of the rewards of a soft expert."""
+
+    def __init__(self, solution: SoftSolution) -> None:
+        self.of = solution
+
+    def __str__(self) -> str:
+        lines = {name: "; ".join(text for text in texts if text) for name, texts in self.lines().items()}
+        return "\n".join([f"{self.headline()}.", *(f"  {name:<9}{text}" for name, text in lines.items() if text)])
+
+    def headline(self) -> str:
+        """The first line: the status with its cause, and how much of the decisions the rewards explain."""
+        of, finding = self.of, weakest(self.of.findings)
+        share = of.likelihood.share
+        explained = f"they explain {share:.1%} of what the state says of the decisions" if share < 1 else ""
+        sentence = of.proof.statement if of.proof is not None and of.status == "bounded" else finding.sentence
+        return f"{of.status.capitalize()}: {'; '.join(text for text in (sentence, explained) if text)}"
+
+    def lines(self) -> dict[str, Texts]:
+        """All other lines, by name; those without texts are left out."""
+        of, first = self.of, weakest(self.of.findings)
+        likelihood, mean = of.likelihood, of.calibration
+        off = float((mean[2] * np.abs(mean[0] - mean[1])).sum() / mean[2].sum())
+        names = [f"{name} " for name in of.action_names] or [f"action {action}: " for action in range(of.n_actions)]
+        counts = ", ".join(f"{name}{count:,}" for name, count in zip(names, of.counts, strict=True))
+        error = f"standard error {of.median_error:.2g} in the median, for many data"
+        return {
+            "reward": [f"{of.reward}" if isinstance(of.reward.basis, Features) else str(of.reward.basis), error],
+            "also": [each.sentence for each in of.findings if each is not first and each.status == first.status],
+            "expert": [
+                f"log-odds in {of.odds.basis}",
+                f"held-out decisions are {off:.2g} away from their predicted probabilities",
+                *(f"{test.what}: p = {test.chance:.2g}" for test in of.tests),
+            ],
+            "data": [
+                f"{likelihood.decisions:,} decisions, {sum(of.counts):,} transitions ({counts})",
+                f"discount {of.discount:g}, effects in {of.columns}",
+                *of.log_notes,
+            ],
+            "assumed": of.assumed if of.proof is None else of.proof.assumptions,
+        }
 
 
 def words_of(solution: Solution) -> Words:

@@ -1,0 +1,156 @@
+"""Soft experts through solve: rewards near the truth, errors that say how near, and answers on every surface."""
+
+import functools
+import re
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.solver.soft_solution import SoftSolution
+
+WALK = certirl.problems.soft_walk()
+PLACES = np.linspace(-0.9, 0.9, 61)
+KNOWN = certirl.SoftExpert(reference=0, reference_reward=lambda states: WALK.reward(states, 0))
+FEATURES = certirl.FeatureForm({
+    "far": lambda states: (states[:, 0] - 0.3) ** 2,
+    "down": lambda states, action: np.full(len(states), float(action == 1)),
+    "up": lambda states, action: np.full(len(states), float(action == 2)),
+})  # fmt: skip
+# A reward of the state alone.
+FREE = certirl.problems.soft_walk(costs=(0.0, 0.0, 0.0))
+
+
+@functools.cache
+def log(walk=WALK, episodes=400, seed=0):
+    return walk.log(episodes=episodes, steps=50, rng=seed)
+
+
+@functools.cache
+def solved():
+    return certirl.solve(log(), discount=0.9, expert=KNOWN)
+
+
+def errors(solution, walk=WALK, actions=(1, 2)):
+    return np.concatenate([solution.reward(PLACES, a) - walk.reward(PLACES, a) for a in actions])
+
+
+def test_rewards_from_the_experts_own_episodes_are_near_the_truth():
+    assert np.sqrt(np.mean(errors(solved()) ** 2)) < 0.2
+    assert solved().status == "estimated"
+    assert solved().likelihood.share == 1
+
+
+def test_weights_of_features_are_found():
+    solution = certirl.solve(log(), discount=0.9, expert=certirl.SoftExpert(), method=FEATURES)
+    weights, deviations = solution.reward.coefficients, np.sqrt(np.diag(solution.covariances[0]))
+    assert (np.abs(weights - [-2.0, -0.15, -0.25]) < 3 * deviations).all()
+    assert (deviations < 0.1).all()
+    assert 0.9 < solution.likelihood.share < 1
+
+
+def test_a_reward_of_the_state_is_found_up_to_a_constant():
+    solution = certirl.solve(log(FREE), discount=0.9, expert=certirl.SoftExpert(reward="state"))
+    off = solution.reward(PLACES) - FREE.reward(PLACES, 0)
+    assert np.std(off) < 0.1
+    assert not solution.reward.of_actions
+    assert min(test.chance for test in solution.tests) > 0.01
+
+
+def test_a_reward_that_depends_on_the_action_is_no_reward_of_the_state():
+    costly = certirl.problems.soft_walk(costs=(0.0, 0.5, 1.0))
+    solution = certirl.solve(log(costly), discount=0.9, expert=certirl.SoftExpert(reward="state"))
+    assert solution.status == "estimated"
+    assert "no reward of this kind" in str(solution).splitlines()[0]
+    assert solution.likelihood.share < 0.9
+
+
+def test_the_dynamics_may_come_from_a_simulator():
+    expert = certirl.SoftExpert(log(), reference=0, reference_reward=lambda states: WALK.reward(states, 0))
+    solution = certirl.solve(WALK, discount=0.9, expert=expert, samples=20_000, rng=0)
+    assert solution.counts == (20_000,) * 3
+    assert np.sqrt(np.mean(errors(solution) ** 2)) < 0.2
+
+
+def test_another_reference_gives_the_same_rewards():
+    expert = certirl.SoftExpert(reference=2, reference_reward=lambda states: WALK.reward(states, 2))
+    solution = certirl.solve(log(), discount=0.9, expert=expert)
+    assert np.abs(errors(solution, actions=(0, 1))).max() < 1
+    assert np.sqrt(np.mean(errors(solution, actions=(0, 1)) ** 2)) < 0.3
+    assert np.allclose(solution.reward(PLACES, 2), WALK.reward(PLACES, 2), atol=1e-8)
+
+
+def test_the_policy_of_the_rewards_is_that_of_the_log_odds():
+    assert np.allclose(solved().probabilities(PLACES), solved().odds.at(PLACES[:, None]).chances, atol=1e-6)
+    assert (solved().greedy(PLACES) == solved().probabilities(PLACES).argmax(axis=1)).all()
+    assert np.abs(solved().value(PLACES) - WALK.value(PLACES)).max() < 1.5
+
+
+def test_a_solution_is_what_was_saved(tmp_path):
+    again = certirl.load(solved().save(tmp_path / "soft"))
+    assert isinstance(again, SoftSolution)
+    assert str(again) == str(solved())
+    assert (again.reward(PLACES, 1) == solved().reward(PLACES, 1)).all()
+    assert (again.standard_error(PLACES, 2) == solved().standard_error(PLACES, 2)).all()
+    assert certirl.check(tmp_path / "soft.npz").verdict == "nothing claimed"
+
+
+def test_prints_say_what_the_rewards_rest_on():
+    first, *lines = str(solved()).splitlines()
+    assert first.startswith("Estimated: the rewards of 3 actions")
+    (assumed,) = [line for line in lines if line.startswith("  assumed")]
+    for words in ("logit noise", "the reward of action 0 is known", "discount is 0.9"):
+        assert words in assumed
+
+
+def test_pictures_and_pages_are_made(tmp_path):
+    pytest.importorskip("matplotlib")
+    assert len(solved().plot(tmp_path / "soft.png")) == 2
+    page = solved().report(tmp_path / "soft.html").read_text()
+    assert "log-odds of a higher degree" in page
+    assert "estimated" in page
+    assert "Probabilities of held-out decisions" in page
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"tube": 0.1}, "tube is for experts who are exact"),
+        ({"components": [[0]]}, "components is for experts who are exact"),
+        ({"paired": True}, "paired is for experts who are exact"),
+        ({"method": certirl.Program()}, "the method for a soft expert is certirl.FeatureForm"),
+        ({"tail": 0}, "tail is for a band: pass delta too"),
+        ({"samples": 100}, "samples is for simulators"),
+        ({"delta": 0.05}, "a band needs a reference whose reward is a number"),
+    ],
+)
+def test_what_does_not_combine_is_refused(settings, sentence):
+    with pytest.raises((ValueError, TypeError), match=re.escape(sentence)):
+        certirl.solve(log(), discount=0.9, expert=KNOWN, **settings)
+
+
+@pytest.mark.parametrize(
+    ("expert", "settings", "sentence"),
+    [
+        ({"reference": 3}, {}, "reference must be"),
+        ({"reward": "state"}, {"method": FEATURES}, "leave one of them out"),
+        ({"reward": "state"}, {"delta": 0.05}, "a band needs the reward of one action"),
+        ({}, {"delta": 0.05}, "a band needs the functions of the log-odds"),
+        ({"tail": 0.1}, {}, "the tail of log-odds is for a band"),
+        ({"decisions": WALK}, {}, "decisions must be transitions"),
+    ],
+)
+def test_experts_that_do_not_combine_are_refused(expert, settings, sentence):
+    with pytest.raises((ValueError, TypeError), match=re.escape(sentence)):
+        certirl.solve(log(), discount=0.9, expert=certirl.SoftExpert(**expert), **settings)
+
+
+def test_a_simulator_alone_is_refused():
+    with pytest.raises(TypeError, match="a simulator takes no decisions"):
+        certirl.solve(WALK, discount=0.9, expert=certirl.SoftExpert(), rng=0)
+
+
+def test_actions_that_are_never_taken_are_refused():
+    some = log().where(log().actions != 2)
+    with pytest.raises(ValueError, match="the expert never takes action 2"):
+        certirl.solve(some, discount=0.9, expert=certirl.SoftExpert())
