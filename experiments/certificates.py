@@ -6,6 +6,8 @@
   rewards that are right, wrong, and wrong by as little as can be; false ones are counted against the truth.
 - power: transitions per action until `solve` certifies, on the paper's random problems, and what each idea is worth.
 - discounts: the same at γ = 0.7, 0.9, 0.95.
+- paid: the soundness of rewards of state and action, most of them wrong by as little as can be: experts of one action
+  and experts who switch, intervals and a box, columns and known noise, rewards of every form.
 - theorems: n by Theorem 6 as printed and deflated, by the certificate, and where the method in truth succeeds.
 """
 
@@ -43,9 +45,10 @@ class Arguments:
     discount_problems: int = 20
     theorem_problems: int = 5
     most: int = 2_000_000
+    paid: int = 1_000
 
 
-FAST = Arguments(runs=120, problems=4, discount_problems=2, theorem_problems=1, most=100_000)
+FAST = Arguments(runs=120, paid=16, problems=4, discount_problems=2, theorem_problems=1, most=100_000)
 
 # --- soundness -------------------------------------------------------------------------------------------------------
 
@@ -115,6 +118,172 @@ def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     kinds = sorted({run["kind"] for run in runs})
     by_kind = {kind: sum(run["holds"] for run in runs if run["kind"] == kind) for kind in kinds}
     return {"by delta": table, "certified by kind": by_kind, "certified": sum(run["holds"] for run in runs)}
+
+
+# --- rewards of state and action -------------------------------------------------------------------------------------
+
+OTHER = 0.3  # of the actions' own coefficients, beside those that all share
+
+
+def paying(basis: Basis, actions: int, rng: np.random.Generator, size: float = 1.0) -> certirl.Reward:
+    """A random reward of which every action has its own part."""
+    shared, own = rng.normal(size=basis.size), OTHER * rng.normal(size=(actions, basis.size))
+    return certirl.Reward(basis, size * (shared + own))
+
+
+def in_form(reward: certirl.Reward, form: str) -> Any:
+    """The same reward, or its values at points, in another form."""
+    if form == "a function":
+        return lambda states, action: reward(states, action)
+    if form == "hats":
+        grid = certirl.Cells((401,)).on(reward.domain)
+        return certirl.Reward(grid, np.stack([reward(grid.points(), a) for a in range(len(reward.coefficients))]))
+    return reward
+
+
+def paid_always(seed: int, rng: np.random.Generator) -> dict[str, Any]:
+    """An expert of one action on an interval, whose margin is what actions pay and what they lead to."""
+    problem, basis, columns, discount = a_problem(4 * (seed % 1000) if seed % 2 else 10 * seed + 4)
+    basis = basis.on(problem.domain).resized(min(basis.size, 7))
+    right, grid = paying(basis, problem.n_actions, rng), np.linspace(*problem.domain[0], 401)
+
+    def curves(reward: certirl.Reward) -> list[np.ndarray]:
+        return [problem.margins(reward, grid, discount=discount)]
+
+    least = min(0.0, float(curves(right)[0].min()))
+    right = right.with_costs(np.where(np.arange(problem.n_actions) > 0, -1.3 * discount * least + 0.1, 0.0))
+    reward = spoiled(right, paying(basis, problem.n_actions, rng), curves, rng)
+    reward = in_form(reward, str(rng.choice(["an expansion", "hats", "a function"])))
+    paired = bool(rng.integers(2))
+    settings = {"columns": basis.resized(columns), "tail": problem.tail, "samples": 40_000, "paired": paired}
+    found = certirl.certify(reward, problem, expert=0, discount=discount, delta=DELTA, rng=rng, map=1, **settings)
+    return told(found, problem.true_margin(reward, discount=discount))
+
+
+def paid_on_box(seed: int, rng: np.random.Generator) -> dict[str, Any]:
+    """The same in two coordinates."""
+    problem = certirl.problems.random_independent(seed=seed)
+    columns = certirl.product(certirl.Legendre(3), certirl.Legendre(3), index="full").on(problem.domain)
+    discount, states = float(rng.choice([0.3, 0.5])), problem.domain.mesh(41)
+    right = paying(columns, problem.n_actions, rng)
+
+    def curves(reward: certirl.Reward) -> list[np.ndarray]:
+        return [problem.margins(reward, states, discount=discount)]
+
+    least = min(0.0, float(curves(right)[0].min()))
+    right = right.with_costs(np.where(np.arange(problem.n_actions) > 0, -1.3 * discount * least + 0.1, 0.0))
+    reward = spoiled(right, paying(columns, problem.n_actions, rng), curves, rng)
+    asked = {"columns": columns, "tail": 0, "samples": 60_000, "discount": discount, "delta": DELTA}
+    plain = rng.random() < 0.3
+    found = certirl.certify(in_form(reward, "a function" if plain else ""), problem, expert=0, rng=rng, map=1, **asked)
+    return told(found, problem.true_margin(reward, discount=discount))
+
+
+def paid_switching(seed: int, rng: np.random.Generator) -> dict[str, Any]:
+    """An expert who switches, optimal for a random reward of actions."""
+    import switching
+
+    while True:
+        dynamics = certirl.problems.random_polynomial(seed=int(rng.integers(2**31)))
+        right, discount = paying(certirl.Legendre(4), dynamics.n_actions, rng), float(rng.choice([0.5, 0.7]))
+        expert = certirl.problems.optimal_policy(dynamics, right, discount=discount)
+        if expert.switches and np.abs(expert.switches).max() < 0.8 and switching.leaves_room(expert):
+            break
+    problem, tube = certirl.problems.SwitchingProblem(dynamics, right, discount, expert), float(rng.choice([0.15, 0.3]))
+    outside = expert.away(switching.GRID) > tube
+
+    def curves(reward: certirl.Reward) -> list[np.ndarray]:
+        return [switching.gaps(problem, reward, expert)[:, outside]]
+
+    reward = spoiled(right, paying(certirl.Legendre(4), dynamics.n_actions, rng), curves, rng)
+    reward = in_form(reward, str(rng.choice(["an expansion", "hats", "a function"])))
+    asked = {"columns": certirl.Legendre(3), "tail": 0, "tube": tube, "samples": 100_000, "delta": DELTA}
+    found = certirl.certify(reward, dynamics, expert=expert, discount=discount, rng=rng, map=1, **asked)
+    compared = switching.compared(found, problem, reward, expert)
+    least = float(curves(reward)[0].min())
+    return told(found, least) | {"above": any(compared[name] for name in switching.WRONG)}
+
+
+def paid_known_noise(seed: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Known noise, for experts of one action and experts who switch."""
+    from known_noise import Line
+
+    actions, discount, std = int(rng.integers(2, 4)), float(rng.uniform(0.4, 0.9)), float(rng.uniform(0.2, 0.6))
+    theta = np.stack([rng.uniform(-0.5, 0.5, actions), rng.uniform(0.5, 0.9, actions)], axis=1)
+    system, grid, points = Line(theta, std, (-1.0, 1.0)), np.linspace(-1, 1, 201), np.arange(201)
+    cut, tube = (float(rng.uniform(-0.3, 0.3)), 0.1) if rng.random() < 0.6 else (2.0, None)
+
+    def chosen(states: Any) -> Any:
+        return (states > cut).astype(int)
+
+    # R_a = V − γP_aV − g_a: the expert's value is V, and his action better by g_a, which is 0 where he switches.
+    value = sum(rng.normal() / (j + 1) * np.sin((j + 1) * grid + rng.uniform(0, 6)) for j in range(3))
+    taken, gap = chosen(grid), 0.1 + rng.uniform(0, 1, (actions, 1)) * np.abs(grid - np.where(tube, cut, 5.0))
+    gap[:2] = gap[:2] - (0.1 if tube else 0.0)
+    gap[taken, points] = 0.0
+    ahead = system.after(value, chosen, 0.0)
+    right, other = value - discount * ahead - gap, rng.normal(size=(actions, 1)) * np.cos(3 * grid + rng.uniform(0, 6))
+    outside = np.abs(grid - cut) > (tube or 0.0)
+
+    def curves(rewards: np.ndarray) -> list[np.ndarray]:
+        worth = system.after(list(rewards), chosen, discount) + rewards / discount
+        gaps = worth[taken, points] - worth
+        gaps[taken, points] = np.inf
+        return [gaps[:, outside]]
+
+    def between(ours: np.ndarray, theirs: np.ndarray, share: float) -> np.ndarray:
+        return (1 - share) * ours + share * theirs
+
+    if rng.random() < WRONG:
+        right = judging.barely_wrong(right, other, curves, mix=between)
+    reward = certirl.Reward(certirl.Cells((201,), box=((-1, 1),)), right)
+    known = certirl.dynamics.AffineGaussian(std, cells=400)
+    asked = {"samples": int(10 ** rng.uniform(3, 5)), "rng": rng, "tube": tube, "delta": DELTA, "discount": discount}
+    expert = (lambda states: chosen(states[:, 0])) if tube else 0
+    found = certirl.certify(reward, system, dynamics=known, expert=expert, **asked)
+    truth = curves(right)[0]
+    above = (np.nan_to_num(found.advantage(grid[outside])[1], nan=-np.inf) > truth + 1e-6).any()
+    return told(found, float(truth.min())) | {"above": bool(above)}
+
+
+WRONG, DELTA = 0.75, 0.05  # the share of rewards that are spoiled
+PAYING = {"one action": paid_always, "a box": paid_on_box, "switches": paid_switching, "known noise": paid_known_noise}
+
+
+def spoiled(right: certirl.Reward, other: certirl.Reward, curves: Any, rng: np.random.Generator) -> certirl.Reward:
+    """Most of the rewards: barely wrong; the others as they are."""
+    return judging.barely_wrong(right, other, curves) if rng.random() < WRONG else right
+
+
+def told(found: Any, truth: float) -> dict[str, Any]:
+    """What a certificate said, and whether it is true."""
+    false = bool(found.holds and truth <= 0)
+    confirmed = certirl.check(found).verdict == "confirmed" if found.holds else True
+    above = bool(found.margin > truth)
+    return {"holds": found.holds, "false": false, "above": above, "true": truth > 0, "confirmed": confirmed}
+
+
+def judge_paid(seed: int) -> dict[str, Any]:
+    """One certificate of a reward of actions, compared with the truth and derived again by the checker."""
+    kind = list(PAYING)[seed % len(PAYING)]
+    return {"kind": kind} | PAYING[kind](seed, np.random.default_rng([seed, 5]))
+
+
+def paid(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
+    """Count what is false of rewards of state and action."""
+    runs = runner(judge_paid, list(range(arguments.paid)), unit="certificates")
+    table = {}
+    for kind in [*PAYING, "all"]:
+        chosen = [run for run in runs if kind in (run["kind"], "all")]
+        table[kind] = {
+            "runs": len(chosen),
+            "of which wrong rewards": sum(not run["true"] for run in chosen),
+            "certified": sum(run["holds"] for run in chosen),
+            "false certificates": sum(run["false"] for run in chosen),
+            "bounds above the truth": sum(run["above"] for run in chosen),
+            "certificates that the checker does not confirm": sum(not run["confirmed"] for run in chosen),
+        }
+    return table
 
 
 # --- power -----------------------------------------------------------------------------------------------------------
@@ -263,7 +432,7 @@ def with_infinity(numbers: Iterable[float | None]) -> np.ndarray:
 
 SENTENCE = "whether certificates are true, and what they cost"
 REPEATED = ("runs",)
-PARTS = {"soundness": soundness, "power": power, "discounts": discounts, "theorems": compared}
+PARTS = {"soundness": soundness, "paid": paid, "power": power, "discounts": discounts, "theorems": compared}
 
 
 if __name__ == "__main__":

@@ -70,19 +70,21 @@ class Line:
         """(P_aV)(s) by quadrature at the points of a grid ``[A, n]``, for rewards linear between them ``[n, …]``.
 
         Args:
-            rewards: at the points.
+            rewards: at the points; those of every action as a list of such.
             chosen: the expert, a function of states ``[n]`` to actions.
             discount: γ; 0 for P_aR.
         """
-        grid = np.linspace(*self.domain[0], len(rewards))
+        each = rewards if isinstance(rewards, list) else [rewards] * self.n_actions
+        grid = np.linspace(*self.domain[0], len(each[0]))
         places, weights = np.polynomial.legendre.leggauss(4)
         side = grid[1] - grid[0]
         every = np.concatenate([grid[[0, -1]], (grid[:-1, None] + (places + 1) * side / 2).ravel()])
         weights = np.concatenate([[0.0, 0.0], np.tile(weights, len(grid) - 1)]) * side / 2
         hats = np.clip(1 - np.abs(every[:, None] - grid) / side, 0.0, None)
         moves = np.stack([self._law(every, every, weights, action) for action in range(self.n_actions)])
-        operator = np.eye(len(every)) - discount * moves[chosen(every), np.arange(len(every))]
-        value = np.linalg.solve(operator, hats @ rewards)
+        taken = chosen(every), np.arange(len(every))
+        operator = np.eye(len(every)) - discount * moves[taken]
+        value = np.linalg.solve(operator, np.stack([hats @ own for own in each])[taken])
         return np.stack([self._law(grid, every, weights, action) @ value for action in range(self.n_actions)])
 
     def _law(self, states: Any, places: Any, weights: Any, action: int) -> Any:

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from certirl_check.bands import Band, Derivation
-from certirl_check.claims import DRAWS, FIXED_BEFORE, IN_ORDER, at_least, failed, short
+from certirl_check.claims import DIFFERENCE, DRAWS, FIXED_BEFORE, IN_ORDER, at_least, failed, short
 from certirl_check.enclosures import Enclosure, Floats, enclosed, smaller
 from certirl_check.grounds import SHARES, Ground, SumsClaim
 from certirl_check.harmonics import Cells, Functions, contracted
@@ -311,12 +311,6 @@ class Certificate(SumsClaim):
         ends = (regret, regret * (1 - ALIKE) - room), (span, span * (1 + ALIKE) + room)
         return compare_tube(self, tube, reading, *ends, unit=g.unit, slack=slack, room=room)
 
-    @property
-    def _difference(self) -> str:
-        """What the margin is a bound of."""
-        paid = any(ground.reward.of_actions for ground in self.grounds)
-        return "(P_b − P_a)V(s) + (R(s, b) − R(s, a))/γ" if paid else "(P_b − P_a)V(s)"
-
     def _statement(self, margin: float, allowed: float) -> str:
         """What is confirmed, in a sentence."""
         sure = f"with probability at least {self.probability}"
@@ -334,7 +328,7 @@ class Certificate(SumsClaim):
         return (
             f"{sure}, at every state of {self.domain}{where}, every action that the expert takes is strictly better "
             "than every action that it does not take, if it is followed afterwards: "
-            f"{self._difference} ≥ {at_least(margin)}"
+            f"{DIFFERENCE[self.first.reward.of_actions]} ≥ {at_least(margin)}"
         )
 
 

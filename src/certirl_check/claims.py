@@ -20,6 +20,8 @@ IN_ORDER = (
     "of independent episodes, was fixed beforehand"
 )
 FIXED_BEFORE = "{} and δ were fixed before these transitions were drawn; other attempts count in δ"
+# What a margin bounds, for rewards of the state and for rewards of state and action.
+DIFFERENCE = ("(P_b − P_a)V(s)", "(P_b − P_a)V(s) + (R(s, b) − R(s, a))/γ")
 SEPARATE = "given the action, each component's next state depends on its own state alone"
 
 

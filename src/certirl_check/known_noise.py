@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl_check.claims import LikelyClaim, at_least, at_most, failed, short
+from certirl_check.claims import DIFFERENCE, LikelyClaim, at_least, at_most, failed, short
 from certirl_check.enclosures import U, enclosed, inverse, least_eigenvalue
 from certirl_check.harmonics import Grid
 from certirl_check.reading import Expert, Pair, Reading, compare_tube
@@ -229,9 +229,9 @@ class Derivation:
     """The theorem of the note for one problem: bounds on D_ba in every cell, by pair, and what they are made of."""
 
     def __init__(self, drifts: Set, std: float, discount: float, reward: Floats, chosen: Ints) -> None:
-        g, size, count = discount, len(reward), len(drifts.theta)
+        g, size, count = discount, reward.shape[-1], len(drifts.theta)
         evaluation = 2.0**-50 * float(np.abs(reward).max())
-        reward = reward - (reward.max() + reward.min()) / 2  # constants do not matter
+        reward = np.broadcast_to(reward - (reward.max() + reward.min()) / 2, (count, size))  # constants do not matter
         nodes = np.linspace(-1.0, 1.0, size)
         h, each = float(nodes[1] - nodes[0]), np.arange(size)
         x = np.stack([np.ones(size), nodes], axis=1)
@@ -250,7 +250,7 @@ class Derivation:
             return np.stack([f[0] + np.tensordot(noise.means, np.diff(f, axis=0), axes=(1, 0)) for noise in noises])
 
         system = np.eye(size) - g * forward(np.eye(size))[chosen, each]  # for guesses
-        value = np.linalg.solve(system, reward)
+        value = np.linalg.solve(system, reward[chosen, each])
         rises = np.stack([noise.slopes @ np.diff(value) for noise in noises])
         direct = rises[..., None, None] * units
         effects = np.linalg.solve(system, (g * direct[chosen, each]).reshape(size, -1)).reshape(size, count, 2)
@@ -307,7 +307,8 @@ class Derivation:
         self.rough = dict[Pair, Floats]()  # the second order that is lost
         self.rounding = 2 * value_error + 2 * vector_error + 2 * evaluation / (1 - g)
         for b, a in ((b, a) for b in range(count) for a in range(count) if a != b):
-            curve = value_after[b] - value_after[a]
+            paid = (reward[b] - reward[a]) / g
+            curve = value_after[b] - value_after[a] + paid
             estimation = drifts.size(direct[b] - direct[a] + effects_after[b] - effects_after[a])
             node = each[:-1] + ((curve - estimation)[1:] < (curve - estimation)[:-1])
             shift = np.abs(lines[b] - lines[a]) / (2 * std)
@@ -317,7 +318,8 @@ class Derivation:
             second_order = (_ends(second) + moved_by + 2 * jump) * MORE
             grid = h**2 / 8 * float((bent + steep**2 * k2 * float(tall @ scale))[[b, a]].sum()) * MORE
             self.values[b, a], self.rough[b, a] = curve[node], second_order
-            self.lower[b, a] = curve[node] - estimation[node] - grid - second_order - self.rounding
+            rounding = self.rounding + evaluation / g * bool(paid.any())
+            self.lower[b, a] = curve[node] - estimation[node] - grid - second_order - rounding
         free = np.ones(size, dtype=bool)
         free[switch] = free[switch + 1] = False
         top, bottom = int(np.where(free, value, -np.inf).argmax()), int(np.where(free, value, np.inf).argmin())
@@ -341,14 +343,18 @@ class GaussianCertificate(LikelyClaim):
         self.low, self.high = box[0]
         self.half = (self.high - self.low) / 2
         self.discount, self.std = noise.number("discount"), noise.number("std")
-        self.reward = noise.array("reward", (None,))
-        self.chosen: Ints = noise.array("actions", (len(self.reward),), "iu").astype(np.int64)
+        self.reward = noise.array("reward", (None,) * noise.rank("reward"))  # [n]; of every action [A, n]
+        if not 1 <= self.reward.ndim <= 2:
+            raise DamagedError("the reward should be numbers at the nodes, or those of every action")
+        self.nodes = self.reward.shape[-1]
+        self.chosen: Ints = noise.array("actions", (self.nodes,), "iu").astype(np.int64)
         self.inside, self.walls = sums.array("inside", (None, 5)), sums.array("walls", (None, 3))
         self.kind, self.actions = sums.text("rows"), len(self.inside)
         if self.kind not in KINDS:
             raise DamagedError(f"rows should be {' or '.join(KINDS)}, got {self.kind!r:.60}")
         actions, ends = self.walls[:, 0], self.walls[:, 1]
-        possible = min(self.actions, len(self.reward) - 1) >= 2 and np.isin(self.chosen, np.arange(self.actions)).all()
+        possible = min(self.actions, self.nodes - 1) >= 2 and np.isin(self.chosen, np.arange(self.actions)).all()
+        possible = possible and (self.reward.ndim == 1 or len(self.reward) == self.actions)
         if not possible or not np.isin(actions, np.arange(self.actions)).all() or not np.isin(ends, (-1, 1)).all():
             raise DamagedError("the file names actions or walls that there are not")
         self.samples = int((self.inside[:, 0] + np.bincount(actions.astype(int), minlength=self.actions)).min())
@@ -386,7 +392,7 @@ class GaussianCertificate(LikelyClaim):
         wrong = self.other_problem(solution, (self.discount, self.actions), expert, proved)
         if not proved or wrong:
             return wrong
-        (term,), own = components_of(reward := solution.record("reward", "Reward")), (len(self.reward),)
+        (term,), own = components_of(reward := solution.record("reward", "Reward")), (self.nodes,)
         same = term.basis == Grid(own, (False,), self.expert.box) and np.array_equal(term.coefficients, self.reward)
         plain = same and not reward.has_terminal
         return failed((plain, "the certificate is about another reward than its solution"))
@@ -432,7 +438,7 @@ class GaussianCertificate(LikelyClaim):
         self.statement = (
             f"with probability at least {at_least(1 - self.delta, 6)}, {where}, the action that the expert takes is "
             "strictly better than every other, if it is followed afterwards: "
-            f"(P_b − P_a)V(s) ≥ {at_least(min(self.derived, self.margin))}"
+            f"{DIFFERENCE[self.reward.ndim == 2]} ≥ {at_least(min(self.derived, self.margin))}"
         )
         return wrong
 
@@ -442,9 +448,9 @@ class GaussianCertificate(LikelyClaim):
         states = f"states in [{self.low:g}, {self.high:g}], noise of standard deviation {self.std:g}"
         return [
             ("problem", f"{self.actions} actions{expert} discount {self.discount:g}; {states}"),
-            ("reward", f"linear between its values at {len(self.reward):,} evenly spaced states"),
+            ("reward", f"linear between its values at {self.nodes:,} evenly spaced states"),
             *self.account,
-            ("cells", f"{len(self.reward) - 1:,}"),
+            ("cells", f"{self.nodes - 1:,}"),
             ("data", f"{self.samples:,} transitions per action or more, {len(self.walls):,} of all at the ends"),
             ("spent", self.spent),
         ]

@@ -177,3 +177,30 @@ def test_the_checker_refuses_other_payments_than_those_of_the_reward_in_the_file
 
     for name, change in {"slower": slower, "richer": richer, "cheaper": cheaper}.items():
         assert certirl.check(_changed(path, tmp_path / f"{name}.npz", change)).verdict != "confirmed", name
+
+
+class Line:
+    """s' = clip(0.5 s ± 0.4 + 0.3 ξ): a drift that is affine, and noise that is known."""
+
+    n_actions, domain = 2, ((-1.0, 1.0),)
+
+    def sample(self, states, action, rng):
+        return np.clip(0.5 * states + (0.4, -0.4)[action] + 0.3 * rng.normal(size=states.shape), -1, 1)
+
+
+def test_known_noise_takes_rewards_of_actions_and_cells_name_who_does():
+    def paid(states, action):
+        return -np.abs(states[:, 0]) - 0.3 * (action == 0) * (1 + states[:, 0])
+
+    def expert(states):
+        return (states[:, 0] > -0.25).astype(int)
+
+    known = certirl.dynamics.AffineGaussian(0.3, cells=200)
+    asked = {"dynamics": known, "discount": 0.7, "samples": 20_000, "rng": 0, "expert": expert, "tube": 0.4}
+    found = certirl.certify(paid, Line(), **asked)
+    assert found.holds and found.reward.of_actions and certirl.check(found).verdict == "confirmed"
+    ignoring = certirl.certify(lambda states: -np.abs(states[:, 0]), Line(), **asked)
+    alike = certirl.certify(lambda states, action: -np.abs(states[:, 0]), Line(), **asked)
+    assert alike.margin == ignoring.margin != found.margin
+    with pytest.raises(ValueError, match=r"does not exist for rewards of state and action: write columns=…, tail=…"):
+        certirl.certify(paid, Line(), discount=0.7, expert=0, dynamics=certirl.dynamics.Deterministic(1.0))

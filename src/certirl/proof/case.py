@@ -205,6 +205,7 @@ CASES = (
     "logs: independent rows, episodes, trajectories",
     "sums over components",
     "`certirl.refute`",
+    "rewards of state and action",
 )
 DECLARED = {
     "columns": Declared("columns=…, tail=…", "--columns N --tail TAIL", "with noise", 3, CASES[1:2]),
@@ -213,7 +214,7 @@ DECLARED = {
         "--known-noise STD",
         "with an affine drift and known noise",
         1,
-        (*CASES[:3], *CASES[4:]),
+        (*CASES[:3], *CASES[4:6]),
     ),
     "Deterministic": Declared(
         "dynamics=certirl.dynamics.Deterministic(…)", "certirl cells", "without noise", 2, CASES[2:]

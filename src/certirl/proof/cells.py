@@ -26,6 +26,7 @@ from certirl.fit.bellman import check_problem
 from certirl.fit.witness import place_of
 from certirl.functions.cells import Cells
 from certirl.functions.features import features_of
+from certirl.functions.functions import of_actions
 from certirl.functions.reward import Reward, values_alone
 from certirl.ground import archive
 from certirl.ground.archive import Shape
@@ -644,6 +645,8 @@ def prove_by_cells(
 
 def _value_of(reward: Any, guess: Any, discount: Any) -> tuple[Any, Any]:
     """V̂ and R from what `certify` is asked about: R is None where it is that of V̂, and V̂ where it is computed."""
+    if callable(reward) and of_actions(reward):
+        raise ValueError(no_case("Deterministic", CASES[6]))
     if isinstance(reward, Reward):
         return guess, reward
     if guess is not None:

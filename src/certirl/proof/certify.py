@@ -313,7 +313,7 @@ def refute(
     """
     if dynamics is not None:
         check_declaration(dynamics, {})
-        raise ValueError(no_case(type(dynamics).__name__, CASES[-1]))
+        raise ValueError(no_case(type(dynamics).__name__, CASES[5]))
     delta = as_delta(delta)
     origin = as_source(source)
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)

@@ -25,6 +25,7 @@ from certirl.data.source import Logged, Pool, Source, as_source
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
 from certirl.functions.cells import Cells
+from certirl.functions.functions import of_actions
 from certirl.functions.reward import NOT_SQUARED, Reward, check_known, known_expert, unpack, values_alone
 from certirl.ground import archive
 from certirl.ground.archive import Shape
@@ -114,7 +115,8 @@ def prove(setting: Setting) -> Bounds | None:
     drift, gamma, reward, chosen = setting
     largest = float(np.abs(reward).max())
     reward = reward - (reward.max() + reward.min()) / 2  # constants do not matter
-    n_actions, size = len(drift.coefficients), len(reward)
+    n_actions, size = len(drift.coefficients), reward.shape[-1]
+    reward = np.broadcast_to(reward, (n_actions, size))  # of every action
     nodes = np.linspace(-1.0, 1.0, size)
     h, std, x = float(nodes[1] - nodes[0]), drift.std, np.stack([np.ones(size), nodes], axis=1)
     k1, k2, k3 = PEAK / std, 2 * PEAK * exp(-0.5) / std**2, PEAK * (1 + 4 * exp(-1.5)) / std**3
@@ -135,7 +137,7 @@ def prove(setting: Setting) -> Bounds | None:
     operator[:, 1:] -= gamma * table
     operator[:, :-1] += gamma * table
     factors = lu_factor(operator)
-    value = lu_solve(factors, reward)
+    value = lu_solve(factors, reward[chosen, each])
     slopes = np.stack([kernel.slope() @ np.diff(value) for kernel in kernels])
     direct = np.zeros((n_actions, size, n_actions, COEFFICIENTS))  # H'(m̂_c)x in place c
     for action in range(n_actions):
@@ -196,7 +198,8 @@ def prove(setting: Setting) -> Bounds | None:
         for a in range(n_actions):
             if a == b:
                 continue
-            curve = value_after[b] - value_after[a]
+            paid = (reward[b] - reward[a]) / gamma
+            curve = value_after[b] - value_after[a] + paid
             functional = direct[b] - direct[a] + effects_after[b] - effects_after[a]
             estimation = drift.size(functional)
             least = curve - estimation
@@ -206,7 +209,8 @@ def prove(setting: Setting) -> Bounds | None:
             grid = h**2 / 8 * float((bent + steep**2 * k2 * tall)[[b, a]].sum())
             node = np.arange(size - 1) + (least[1:] < least[:-1])
             rest = _largest(second) + shift + 2 * jump
-            pairs[b, a] = Loss(curve[node], estimation[node], rest, grid, rounding, node)
+            rounded = rounding + _EVALUATION * largest / gamma * bool(paid.any())
+            pairs[b, a] = Loss(curve[node], estimation[node], rest, grid, rounded, node)
     steady = np.ones(size, dtype=bool)
     steady[switching] = steady[switching + 1] = False
     top, bottom = int(np.where(steady, value, -inf).argmax()), int(np.where(steady, value, inf).argmin())
@@ -326,7 +330,7 @@ class GaussianCertificate(Certificate):
             >>> certificate.reward(4.0) == 4.0, certificate.reward.export("reward.py").name
             (True, 'reward.py')
         """
-        return Reward(Cells((len(self.noise.reward),), box=self.domain), self.noise.reward)
+        return Reward(Cells((self.noise.reward.shape[-1],), box=self.domain), self.noise.reward)
 
     @property
     def declared(self) -> dict[str, str]:
@@ -523,8 +527,8 @@ class NoiseCase(NamedTuple):
         tube: float | None,
     ) -> NoiseCase:
         """Look up the reward and the expert at the nodes; refuse experts that no proof exists for."""
-        values, notes = _reward_at_nodes(function, source.domain, declared.cells)
-        support = steady_support(policy, np.linspace(*source.domain[0], len(values))[:, None])
+        values, notes = _reward_at_nodes(function, source.domain, declared.cells, source.n_actions)
+        support = steady_support(policy, np.linspace(*source.domain[0], values.shape[-1])[:, None])
         if (support.sum(axis=1) > 1).any():
             raise ValueError(no_case("AffineGaussian", CASES[2]))
         actions = support.argmax(axis=1)
@@ -650,15 +654,19 @@ def _rows_of(source: Source) -> tuple[str, str]:
     return kind, rows_in_words("independent", logged=True, paired=log.paired)
 
 
-def _reward_at_nodes(function: Any, domain: Box, cells: int) -> tuple[Array, tuple[str, ...]]:
-    """R at the nodes, and that it is taken as linear between them, where that is not so."""
+def _reward_at_nodes(function: Any, domain: Box, cells: int, n_actions: int) -> tuple[Array, tuple[str, ...]]:
+    """R at the nodes ``[n]``, of actions ``[A, n]``, and that it is taken as linear between them, where it is not."""
     basis = function.basis if isinstance(function, Reward) else None
     exact = isinstance(basis, Cells) and basis.domain == domain and not basis.periodic and not function.zero_at_terminal
     steps = basis.shape[0] if exact and isinstance(basis, Cells) else 1
     count = steps * ceil(cells / steps)
     if count > _MOST_CELLS:
         raise ValueError(f"the reward has {steps:,} cells, and at most {_MOST_CELLS:,} are possible")
-    values = values_alone(function, np.linspace(*domain[0], count + 1)[:, None])
+    nodes = np.linspace(*domain[0], count + 1)[:, None]
+    if of_actions(function):
+        values = np.stack([values_alone(function, nodes, action) for action in range(n_actions)])
+    else:
+        values = values_alone(function, nodes)
     largest = float(np.abs(values).max())
     if not largest < _LARGEST:
         raise ValueError(f"the reward has values up to {largest:.3g}, {NOT_SQUARED}")
