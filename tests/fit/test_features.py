@@ -358,12 +358,10 @@ def test_costs_of_actions_are_compared_by_rollouts_in_three_coordinates():
     assert learned.status == "validated" and learned.stats.planned_regret < 0.01
 
 
-def test_a_reward_of_actions_is_for_planning_alone(frugal, tmp_path):
-    planned, learned = frugal
+def test_a_reward_of_actions_asks_for_the_action_and_is_read_with_its_features(frugal, tmp_path):
+    _, learned = frugal
     with pytest.raises(ValueError, match=r"depends on the action: call reward\(states, action\)"):
         learned.reward(0.5)
-    with pytest.raises(ValueError, match="proofs are for rewards of states"):
-        certirl.certify(learned, Room(), expert=planned, columns=certirl.Legendre(5), rng=0)
     asked = certirl.FeatureForm({"effort": effort})
     with pytest.raises(ValueError, match="leave the feature 'effort', or delta, out"):
         certirl.solve(Room(), expert=0, discount=0.9, delta=0.05, rng=0, method=asked)

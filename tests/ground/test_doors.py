@@ -1115,7 +1115,7 @@ def test_whatever_an_argument_is_the_answer_is_a_result_or_a_sentence(calls, rec
         (lambda r: certirl.problems.comfort(discount=1), "discount must be a number strictly between 0 and 1, got 1"),
         (lambda r: certirl.problems.comfort(leak=np.nan), "leak must be a number, finite, got nan"),
         (lambda r: certirl.problems.random_polynomial(seed=1, degree=10**4), "degree .* at most 100, got 10000"),
-        (lambda r: certirl.plots.solution(r["log"]), "solution must be of type Solution, got <Transitions: "),
+        (lambda r: certirl.plots.solution(r["log"]), "must be of type Solution or SoftSolution, got <Transitions: "),
         (lambda r: r["solution"].plot(plane="x"), "plane must be a list or a tuple"),
         (lambda r: r["solution"].plot(plane=(1, 0)), "plane is for maps, of two or more coordinates: leave it out"),
         (lambda r: certirl.planning.plan(Drift(), **REWARDED, starts=[99]), "1 of 1 starts lie outside the domain"),

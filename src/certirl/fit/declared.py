@@ -117,8 +117,10 @@ class Declared(Record):
 
     def over(self, simulator: Any) -> Any:
         """A user's simulator, of which the declared actions are not asked for."""
+        if not self:
+            return simulator
         numbers = {action: action for action in self.estimated(simulator.n_actions)}
-        return DeclaredMoves(simulator, self.moves, numbers) if self else simulator
+        return DeclaredMoves(simulator, self.moves, numbers)
 
 
 @dataclass(frozen=True, eq=False)

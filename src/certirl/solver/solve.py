@@ -28,6 +28,7 @@ from certirl.proof.case import Case, Declaration, bounding_tail, tail_too_large
 from certirl.proof.cells import Deterministic, prove_by_cells
 from certirl.proof.contradictions import of_tail, refuse
 from certirl.proof.tails import TailLike, tail_number
+from certirl.solver.answer import Answer
 from certirl.solver.methods import FeatureForm, Method, Program, SoftExpert
 from certirl.solver.request import Request, request
 from certirl.solver.search import TRAINING_SHARE, ByColumns, Learned, Learner, Outcome, Theorem, least_budget, search
@@ -106,7 +107,7 @@ def solve(
     rng: Any = None,
     progress: bool | Report | None = None,
     map: Any = None,
-) -> Solution | SoftSolution:
+) -> Answer:
     """Find a reward under which the expert's action is strictly optimal, and prove it if ``delta`` is given.
 
     Strictly optimal: the advantage D_a(s) = ((P_π − P_a)V)(s) is positive at all states s, for every alternative
