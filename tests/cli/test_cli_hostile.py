@@ -475,7 +475,7 @@ SENTENCES = [
     ("solve moments.npz --discount 0.9 --outside clip", "--outside belongs to transitions"),
     ("solve moments.npz --discount 0.9 --expert seen.csv", "moments keep no states"),
     ("solve moments.npz --discount 0.9 --basis fourier", "measure again to use Fourier(11)"),
-    ("merge moments.npz moments.npz", "leave one out, or write --allow-repeats if that is meant"),
+    ("merge moments.npz moments.npz", "the same data would count twice: log.csv; leave one out"),
     ("merge log.csv", "log.csv is not a certirl file"),
     *((f"{verb} {name}", sentence)
       for verb in ("show", "merge")

@@ -539,8 +539,6 @@ def test_the_same_data_in_two_formats_or_two_files_counts_once(tmp_path):
     with pytest.raises(ValueError, match=r"would count twice: .*a\.csv and .*d\.csv, its copy; leave one out$"):
         tables.read([csv, copy])
     assert len(tables.read([csv, other])) == 600
-    twice = certirl.steps.measure(tables.stream([csv, npz], allow_repeats=True), basis=certirl.Legendre(2))
-    assert int(twice.counts.sum()) == 600
 
 
 # Episodes and demonstrations.

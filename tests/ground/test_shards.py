@@ -80,10 +80,8 @@ def test_the_same_data_twice_is_refused_whatever_its_name(shards, log, tmp_path)
     second = measured(copy)
     with pytest.raises(ValueError, match=r"would count twice: part-0\.parquet and copy\.parquet, its copy"):
         m.merge([first, second])
-    assert int(m.merge([first, second], allow_repeats=True).counts.sum()) == 2 * int(first.counts.sum())
     with pytest.raises(ValueError, match=r"would count twice: .*copy\.parquet and .*part-0\.parquet, its copy"):
         measured([copy, tmp_path / "log"])
-    assert len(measured([copy, tmp_path / "log"], allow_repeats=True).files) == 4
     with pytest.raises(ValueError, match="no moments to merge"):
         m.merge([])
 
@@ -97,9 +95,8 @@ def test_data_in_memory_count_once_and_are_told_apart_without_growing(log, tmp_p
     for first, second in ((one, one), (both, halves[1]), (again, both), (halves[0], again)):
         with pytest.raises(ValueError, match=f"{sentence}$"):
             first + second
-        with pytest.raises(ValueError, match=f"{sentence}, or write allow_repeats=True if that is meant"):
+        with pytest.raises(ValueError, match=f"{sentence}$"):
             m.merge([first, second])
-        assert m.merge([first, second], allow_repeats=True).counts.sum() == first.counts.sum() + second.counts.sum()
     rows = [replace(one, files=(m.File(m.IN_MEMORY, 1, f"{i:x}"),)) for i in range(2 * m.MOST_MARKS)]
     many = m.merge(rows)
     assert len(many.files) <= m.MOST_MARKS and sum(file.rows for file in many.files) == len(rows)
@@ -192,8 +189,3 @@ def test_a_domain_from_the_data_is_announced(folder, capsys):
     assert main(["moments", "log"]) == 0
     assert "domain was taken from the data" in capsys.readouterr().out
     assert m.load("moments.npz").rows.size == 11
-
-
-def test_repeats_can_be_allowed(folder):
-    assert main(["moments", "log/part-0.parquet", "-o", "m.npz"]) == 0
-    assert main(["merge", "m.npz", "m.npz", "--allow-repeats", "-o", "twice.npz"]) == 0

@@ -39,7 +39,7 @@ def measure_files(options: argparse.Namespace) -> Answer:
     check_outputs(options, find_tables(options.data))
     basis: Any = inputs.basis_of(options, inputs.columns_of(options).dimension)
     with place(options.workers, options.scheduler) as where:
-        log = tables.stream(options.data, allow_repeats=options.allow_repeats, **inputs.reading(options))
+        log = tables.stream(options.data, **inputs.reading(options))
         measured = moments.measure(log, basis=basis, columns=options.columns, progress=None, map=where)
     lines: list[Any] = [measured]
     if options.domain is None:
@@ -50,7 +50,7 @@ def measure_files(options: argparse.Namespace) -> Answer:
 def merge_files(options: argparse.Namespace) -> Answer:
     """Add up moments of different data."""
     check_outputs(options, options.files)
-    merged = moments.merge(map(moments.load, options.files), allow_repeats=options.allow_repeats)
+    merged = moments.merge(map(moments.load, options.files))
     return deliver(merged, options, label="Moments")
 
 
@@ -183,7 +183,6 @@ VERBS = (
             "functions": {
                 **table.basis("legendre"),
                 "--columns N": "functions of the state (default: as many)",
-                "--allow-repeats": "let a file and its copy both count",
             },
             **table.result("sums go (default moments.npz)"),
             **table.THREADS,
@@ -197,10 +196,7 @@ VERBS = (
         "FILE … [options]",
         [("certirl merge early.npz late.npz -o all.npz", "as if all were measured at once")],
         {
-            "": {
-                "files FILE …": "what certirl moments wrote (.npz)",
-                "--allow-repeats": "let the same data count twice",
-            },
+            "": {"files FILE …": "what certirl moments wrote (.npz)"},
             **table.result("sums go (default merged.npz)"),
         },
         merge_files,

@@ -416,15 +416,14 @@ def names_file(text: str) -> bool:
     return suffix_of(Path(text)) in _FORMATS
 
 
-def check_repeats(files: Iterable[tuple[str, str]], *, can_allow: bool = True) -> None:
-    """Refuse files, by their names and fingerprints, that hold the same data; some callers ``can_allow`` it."""
+def check_repeats(files: Iterable[tuple[str, str]]) -> None:
+    """Refuse files, by their names and fingerprints, that hold the same data."""
     first: dict[str, str] = {}
     for name, fingerprint in files:
         other = first.get(fingerprint)
         if other is not None:
             names = name if other == name else f"{other} and {name}, its copy"
-            allow = f", or write {setting('allow_repeats', 'True')} if that is meant" if can_allow else ""
-            raise ValueError(f"the same data would count twice: {names}; leave one out{allow}")
+            raise ValueError(f"the same data would count twice: {names}; leave one out")
         first[fingerprint] = name
 
 

@@ -123,7 +123,7 @@ class Moments(Record):
         if not isinstance(other, Moments):
             raise TypeError(f"moments add up with moments, got {shown(other)}")
         both = self.plus(other)
-        _check_apart(self, other, can_allow=False)
+        _check_apart(self, other)
         return replace(both, files=_joined(both.files))
 
     def plus(self, other: Moments) -> Moments:
@@ -211,21 +211,18 @@ def total(parts: Iterable[Moments]) -> Moments:
     return first
 
 
-def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
-    """Add moments of different data, in the order given; a file that counts twice is refused unless that is allowed."""
+def merge(parts: Iterable[Moments]) -> Moments:
+    """Add moments of different data, in the order given; a file that counts twice is refused."""
     if isinstance(parts, Moments) or not isinstance(parts, Iterable):
         raise TypeError(f"merge takes a list of moments, got {shown(parts)}")
-    merged: list[Moments] = []
+    merged: Moments | None = None
     for moments in parts:  # one at a time: there may be many
         if not isinstance(moments, Moments):
             raise TypeError(f"merge takes a list of moments, got {shown(moments)} in it")
-        both = total([*merged, moments])
-        if not allow_repeats:
-            _check_apart(*merged, moments)
-        merged = [replace(both, files=_joined(both.files))]
-    if not merged:
+        merged = moments if merged is None else merged + moments
+    if merged is None:
         raise ValueError("there are no moments to merge")
-    return merged[0]
+    return merged
 
 
 def measure(
@@ -274,10 +271,10 @@ def measure(
     return replace(moments, files=tuple(File(name, count, mark) for (name, mark), count in counts.items()), **names)
 
 
-def _check_apart(*parts: Moments, can_allow: bool = True) -> None:
+def _check_apart(*parts: Moments) -> None:
     """Refuse moments of the same data."""
     each = [dict.fromkeys((file.name, file.fingerprint) for file in moments.files) for moments in parts]
-    check_repeats((mark for marks in each for mark in marks), can_allow=can_allow)
+    check_repeats(mark for marks in each for mark in marks)
 
 
 def _joined(files: tuple[File, ...]) -> tuple[File, ...]:

@@ -53,7 +53,7 @@ from certirl.ground.domain import (
     count_actions,
     number_of,
 )
-from certirl.ground.doors import as_count, as_flag, by_door, closest, is_number, printable, setting, shown
+from certirl.ground.doors import as_count, by_door, closest, is_number, printable, setting, shown
 from certirl.ground.records import Record, freeze
 from certirl.ground.work import watched
 
@@ -437,7 +437,7 @@ class TableStream(Stream):
         return "\n  ".join([line, *(note for table in tables for note in table.notes)])
 
 
-def stream(sources: Any, *, rows: int | None = None, allow_repeats: bool = False, **settings: Any) -> TableStream:
+def stream(sources: Any, *, rows: int | None = None, **settings: Any) -> TableStream:
     """Tables as a stream, of which a batch is in memory at a time; `certirl.steps.measure` takes it.
 
     A Parquet file is cut into chunks at its row groups, as few as make up ``rows`` rows, and a data frame anywhere;
@@ -448,7 +448,6 @@ def stream(sources: Any, *, rows: int | None = None, allow_repeats: bool = False
     Args:
         sources: a file, a folder, a glob pattern, a data frame, or a list of these.
         rows: of a batch; 2¹⁸ if left out, 2¹⁶ of episodes.
-        allow_repeats: count a table and its copy both.
         **settings: as in `read`. A domain, a number of actions or names of actions that are left out are those of the
             data, by the statistics of Parquet files or by reading all rows once. A stream does not count the states
             that it clips, nor last actions without a next state, nor does it compare the times between steps.
@@ -465,8 +464,7 @@ def stream(sources: Any, *, rows: int | None = None, allow_repeats: bool = False
         other = by_door("use read", "remove those rows before")
         raise ValueError(f"a stream cannot say what it dropped: write {setting('outside', repr('clip'))}, or {other}")
     size = None if rows is None else as_count(rows, "rows", meaning="a positive whole number")
-    repeats = as_flag(allow_repeats, "allow_repeats")
-    chunks = _opened(sources, names, conversion, rows=size, allow_repeats=repeats)
+    chunks = _opened(sources, names, conversion, rows=size)
     return _with_extent([part for chunk in chunks for part in chunk.cut()])
 
 
@@ -576,18 +574,9 @@ def _split(settings: dict[str, Any]) -> tuple[Names, Conversion]:
 
 
 def _opened(
-    sources: Any,
-    names: Names,
-    conversion: Conversion,
-    *,
-    rows: int | None = None,
-    demonstrations: bool = False,
-    allow_repeats: bool | None = None,
+    sources: Any, names: Names, conversion: Conversion, *, rows: int | None = None, demonstrations: bool = False
 ) -> list[Chunk]:
-    """Open tables and look at the columns of all of them before reading any row.
-
-    ``allow_repeats`` is True to accept copies, and None where the caller has no such setting.
-    """
+    """Open tables and look at the columns of all of them before reading any row."""
     chunks: list[Chunk] = []
     for source in find_tables(sources):
         with in_table(name_of(source)):
@@ -602,9 +591,8 @@ def _opened(
         if columns.dimension != dimension:
             other = f"but {columns.dimension} in {table.name}"
             raise ValueError(f"states have {number_of(dimension, 'coordinate')} in {chunks[0].name} {other}")
-    if not allow_repeats:
-        check_repeats(((chunk.name, chunk.fingerprint) for chunk in chunks), can_allow=allow_repeats is not None)
-        _check_formats(chunks)
+    check_repeats((chunk.name, chunk.fingerprint) for chunk in chunks)
+    _check_formats(chunks)
     return _with_action_names(chunks)
 
 
