@@ -268,10 +268,10 @@ def traced(path, processes):
     known = json.loads(path.read_text()) if path.exists() else {}
     known = {name: one for name, one in known.items() if one["of"] == now.get(name)}
     missing = [name for name in now if name not in known]
+    known |= {name: {"of": now[name], "tests": {}} for name in missing}
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for lines, code in pool.imap_unordered(_trace, filter(None, (missing[i::processes] for i in range(processes)))):
             print(f"{len(lines)} tests pass; pytest ended with {code}", flush=True)
-            known |= {name: {"of": now[name], "tests": {}} for name in missing}
             for test, one in lines.items():
                 known[test.split("::")[0]]["tests"][test] = one
     path.parent.mkdir(exist_ok=True, parents=True)
