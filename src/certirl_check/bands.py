@@ -454,7 +454,7 @@ class Derivation:
         """The radius at points without u, and what u adds ``[s, n]``."""
         size = self.size
         most = points.largest.T
-        bounds = most[0] + self.expected_length * most[1]
+        bounds = most[0] + max(self.expected_length, 1e-60) * most[1]  # where V is 0 rounding alone is left
         slope = self._slope(points.expected, bounds, log_terms)
         first = self._radius(points, log_terms, slope)[: len(log_terms)]
         length = enclosed(size.length)

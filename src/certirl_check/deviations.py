@@ -141,7 +141,7 @@ def noise_length(of: Length, log_term: Enclosure, *, ordered: bool) -> tuple[Enc
     (trace, top), L, rates = of.expected, float(log_term.middle), None
     if ordered:
         rates = best_rate(trace, of.longest, L), best_rate(top, of.longest, L + math.log(of.size))
-    tried = np.geomspace(0.05, 50.0, 121) / max(top, 1e-300)
+    tried = np.geomspace(0.05, 50.0, 121) / max(top, 1e-200)  # of no noise any scale will do
     expected = mixed_norm((enclosed(trace), top), of.size, of.longest, enclosed(L), tried, rates).middle
     best = int(np.argmin(expected))
     scale = np.array(tried[best])

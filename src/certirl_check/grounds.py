@@ -265,6 +265,7 @@ class Ground(Sums):
         """Bounds on V̂, at least as wide as those in the file; ImpossibleError if the file has others."""
         least, most = self._derived_range()
         room = RELATIVE * (most - least) + 2.0**-46 * max(abs(least), abs(most))  # sums of dozens of roundings
+        room += 1e-290  # and of underflow, where V is 0: actions differ by what they pay alone
         if not (abs(least - low) <= room and abs(most - high) <= room):
             derived = f"from {short(self.unit * least, 6)} to {short(self.unit * most, 6)}"
             stated = f"from {short(self.unit * low, 6)} to {short(self.unit * high, 6)}"

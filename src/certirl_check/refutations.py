@@ -232,7 +232,7 @@ class Refutation(SumsClaim):
         classes = ", ".join(sorted({f"{cover.functions} on {cover.functions.domain}" for cover in self.covers}))
         return [
             ("problem", f"{self.covers[0].actions} actions, any discount; states in {self.domain}"),
-            ("class", f"rewards whose value lies in {classes}" + " of each component" * self.several),
+            ("class", f"rewards of the state whose value lies in {classes}" + " of each component" * self.several),
             *self.account,
             ("data", self.covers[0].data),
             ("spent", self.spent),
@@ -253,9 +253,9 @@ class Refutation(SumsClaim):
         action = int(self.taken[0].argmax())
         expert = f"action {action}" if (self.taken[:, action] == 1).all() else "the expert"
         classes = ", ".join(sorted({str(cover.functions) for cover in self.covers}))
-        rewards = f"reward whose value lies in {classes}"
+        rewards = f"reward of the state whose value lies in {classes}"
         if self.several:
-            rewards = f"sum of rewards whose values lie in {classes} of each component"
+            rewards = f"sum of rewards of the state whose values lie in {classes} of each component"
         sure = f"with probability at least {self.probability} no {rewards}"
         where = f"at the states of {self.domain}{self._away}"
         if refuted:

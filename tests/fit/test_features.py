@@ -362,9 +362,6 @@ def test_a_reward_of_actions_asks_for_the_action_and_is_read_with_its_features(f
     _, learned = frugal
     with pytest.raises(ValueError, match=r"depends on the action: call reward\(states, action\)"):
         learned.reward(0.5)
-    asked = certirl.FeatureForm({"effort": effort})
-    with pytest.raises(ValueError, match="leave the feature 'effort', or delta, out"):
-        certirl.solve(Room(), expert=0, discount=0.9, delta=0.05, rng=0, method=asked)
     learned.save(tmp_path / "frugal.npz")
     read = certirl.load(tmp_path / "frugal.npz")
     assert read.with_features({"s²": square, "s": place, "effort": effort}).reward(0.5, 2) == learned.reward(0.5, 2)

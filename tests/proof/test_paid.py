@@ -204,3 +204,46 @@ def test_known_noise_takes_rewards_of_actions_and_cells_name_who_does():
     assert alike.margin == ignoring.margin != found.margin
     with pytest.raises(ValueError, match=r"does not exist for rewards of state and action: write columns=…, tail=…"):
         certirl.certify(paid, Line(), discount=0.7, expert=0, dynamics=certirl.dynamics.Deterministic(1.0))
+
+
+def effort(states, action):
+    return np.full(len(states), float(action != 1))
+
+
+NAMED = {"s²": lambda states: states[:, 0] ** 2, "s": lambda states: states[:, 0], "effort": effort}
+
+
+def test_weights_of_named_costs_are_proved_and_nothing_said_is_false(frugal):
+    asked = {"discount": 0.9, "delta": 0.05, "tail": frugal.dynamics.tail, "tube": 0.15, "rng": 0}
+    found = certirl.solve(frugal.dynamics, expert=frugal.expert, method=certirl.FeatureForm(NAMED), **asked)
+    assert found.status == "certified" and found.reward.coefficients[2] < 0
+    told = experiment.compared(found.certificate, frugal, found.reward, frugal.expert)
+    assert not any(told[name] for name in experiment.WRONG)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_named_costs_of_one_action_are_below_the_truth(seed):
+    def lever(states, action):
+        return np.full(len(states), COSTS[action])
+
+    named, guess = {"warm": lambda states: states[:, 0] / 20, "lever": lever}, {"warm": 1.0, "lever": -1.0}
+    asked = {"discount": DISCOUNT, "delta": 0.05, "tail": PROBLEM.tail, "samples": 50_000, "rng": seed}
+    found = certirl.solve(PROBLEM, expert=0, method=certirl.FeatureForm(named, guess=guess), **asked)
+    truth = PROBLEM.true_margin(found.reward, discount=DISCOUNT)
+    assert found.reward.of_actions
+    assert found.certificate.margin < truth
+    assert found.status == ("certified" if found.certificate.margin > 0 else "solved")
+
+
+def test_no_value_is_refuted_where_an_action_pays():
+    room = thermostat(power=(0.0, 1.5, -1.5), noise=3.0)  # action 0 is a mixture of the others
+    asked = {"basis": Legendre(2), "columns": 7, "delta": 0.05, "tail": room.tail, "samples": 20_000, "rng": 1}
+    plain = certirl.solve(room, expert=0, discount=DISCOUNT, method=certirl.ValueForm(), **asked)
+    assert plain.status == "infeasible" and "no reward of the state" in str(plain)
+    still = certirl.FeatureForm({
+        "moved": lambda states, action: np.full(len(states), float(action != 0)),
+        "warm": lambda states: states[:, 0],
+    })  # fmt: skip
+    paid = certirl.solve(room, expert=0, discount=DISCOUNT, method=still, **asked)
+    assert paid.refutation is None and paid.status == "certified"
+    assert paid.certificate.margin < room.true_margin(paid.reward, discount=DISCOUNT)

@@ -155,7 +155,7 @@ def test_the_thermostat_that_stays_off_is_refuted(k, columns, samples):
         assert sum(found.losses.values()) == pytest.approx(found.estimated - found.margin)
     lines = str(found).splitlines()
     assert lines[0] == (
-        f"Certified infeasible with probability 0.95: no reward whose value lies in Legendre({k}) "
+        f"Certified infeasible with probability 0.95: no reward of the state whose value lies in Legendre({k}) "
         "makes action 1 strictly optimal"
     )
     assert (
@@ -190,7 +190,7 @@ def test_a_conflict_that_noise_could_hide_stays_undetermined_with_a_shrinking_ce
         found = refute(problem, expert=0, basis=Legendre(4), columns=3, tail=0, samples=samples, rng=1)
         assert not found.holds and found.margin < 0
         assert str(found).startswith(
-            "Undetermined: with probability 0.95 no reward whose value lies in Legendre(4) has"
+            "Undetermined: with probability 0.95 no reward of the state whose value lies in Legendre(4) has"
         )
         ceilings.append(found.ceiling)
     assert ceilings[0] > 4 * ceilings[1] > 0 and ceilings[1] > 1.8 * ceilings[2] > 0

@@ -230,7 +230,8 @@ def test_an_expert_that_stays_still_is_refuted(problem, functions, columns, samp
     assert best_margin(true_rows(problem, functions, always(0), states)) < 1e-9  # the truth
     found = refute(problem, expert=0, basis=functions, columns=columns, tail=problem.tail, samples=samples, rng=0)
     assert found.holds and found.ceiling == 0 and found.tube == 0
-    assert str(found).startswith("Certified infeasible with probability 0.95: no reward whose value lies in Legendre(")
+    claim = "no reward of the state whose value lies in Legendre("
+    assert str(found).startswith(f"Certified infeasible with probability 0.95: {claim}")
     after, m = moved(problem, functions, found.witness.states), np.arange(len(found.witness))
     rows = after[found.witness.taken, m] - after[found.witness.actions, m]
     assert np.abs(found.witness.weights @ rows).max() <= found.witness.residual

@@ -141,8 +141,8 @@ def test_experts_who_contradict_themselves_are_refuted(expert, k, samples):
         assert found.holds and found.ceiling == 0
     lines = str(found).splitlines()
     assert lines[0] == (
-        f"Certified infeasible with probability 0.95: no reward whose value lies in Legendre({k}) makes the expert "
-        "strictly optimal farther than 0.05 from its switches"
+        f"Certified infeasible with probability 0.95: no reward of the state whose value lies in Legendre({k}) makes "
+        "the expert strictly optimal farther than 0.05 from its switches"
     )
     assert lines[3].startswith("  conflict: the advantages of action ") and " over " in lines[3]
     conflict = found.witness

@@ -56,13 +56,6 @@ def check_features(features: Any) -> None:
         raise ValueError(f"{TERMINAL!r} must be one feature alone, got it under several names")
 
 
-def check_no_actions(features: Any) -> None:
-    """Refuse features of the action where a proof is asked for."""
-    for name, function in features.items():
-        if callable(function) and of_actions(function):
-            raise ValueError(f"proofs are for rewards of states: leave the feature {name!r}, or delta, out")
-
-
 def check_no_terminal(features: Any) -> None:
     """Refuse the feature "terminal" where no state is terminal."""
     for name, function in features.items():

@@ -309,7 +309,7 @@ def refute(
         >>> asked = {"basis": certirl.Legendre(2), "columns": 7, "tail": room.tail, "samples": 20_000}
         >>> refutation = certirl.refute(room, expert=0, rng=1, **asked)
         >>> print(refutation.claim)
-        no reward whose value lies in Legendre(2) makes action 0 strictly optimal
+        no reward of the state whose value lies in Legendre(2) makes action 0 strictly optimal
     """
     if dynamics is not None:
         check_declaration(dynamics, {})

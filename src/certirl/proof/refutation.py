@@ -152,7 +152,7 @@ class Refutation(Claim):
 
     @property
     def claim(self) -> str:
-        """What is refuted, in words: "no reward whose value lies in … makes … strictly optimal …"."""
+        """What is refuted, in words: "no reward of the state whose value lies in … makes … strictly optimal …"."""
         chances = self.grounds[0].cover.probabilities
         taken = int(chances[0].argmax())
         expert = action_in_words(taken, self.action_names) if (chances[:, taken] == 1).all() else "the expert"
@@ -161,8 +161,8 @@ class Refutation(Claim):
     @property
     def _rewards(self) -> str:
         if len(self.grounds) == 1:
-            return f"no reward whose value lies in {_classes(self.grounds)}"
-        return f"no sum of rewards whose values lie in {_classes(self.grounds)} of each component"
+            return f"no reward of the state whose value lies in {_classes(self.grounds)}"
+        return f"no sum of rewards of the state whose values lie in {_classes(self.grounds)} of each component"
 
     @property
     def _where(self) -> str:

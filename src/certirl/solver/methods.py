@@ -13,7 +13,7 @@ from certirl.fit.next_states import FEWEST
 from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
 from certirl.fit.value_program import Margin, check_margin
 from certirl.functions.cells import MOST_COORDINATES
-from certirl.functions.features import Feature, check_features, check_no_actions, check_no_terminal
+from certirl.functions.features import Feature, check_features, check_no_terminal
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_number, by_door, setting, shown
 from certirl.ground.records import Record
@@ -188,8 +188,6 @@ class FeatureForm(Record):
         :meta private:
         """
         _check_states(asked, self.margin)
-        if asked.delta is not None:
-            check_no_actions(self.features)
         if not asked.origin.has_terminal_states:
             check_no_terminal(self.features)
 

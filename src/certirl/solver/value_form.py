@@ -565,8 +565,10 @@ class ValueLearner:
         if asked.regret is not None and isinstance(asked.method, ValueForm) and asked.method.smoothness is None:
             methods.append(replace(asked.method, smoothness=0.0))
         answers = [explain(replace(asked, method=method), tried=self._asked.is_log) for method in methods]
-        classes = (answers[0].basis,) if answers[0].basis.size <= MOST_REFUTED else ()
         candidates = [answer for answer in answers if answer.reward is not None]
+        # A refutation is of rewards of the state: what an action pays can explain what these do not.
+        of_states = not any(candidate.reward.of_actions for candidate in candidates)
+        classes = (answers[0].basis,) if of_states and answers[0].basis.size <= MOST_REFUTED else ()
         return Learned(candidates, answers[0], classes=classes, is_alike=answers[0].stats.all_alike)
 
 
