@@ -61,8 +61,9 @@ def test_rooms_side_by_side_are_refuted_with_hardly_more_data_than_one(component
     assert best_margin(rows_of(problem, 1, 3)) < 1e-9  # the truth: there is no such sum
     found = refute(problem, components=problem.components, samples=6_000, **SETTINGS)
     assert found.holds and found.ceiling == 0
-    several = "sum of rewards of the state whose values lie" if components > 1 else "reward of the state whose value lies"
-    assert str(found).startswith(f"Certified infeasible with probability 0.95: no {several} in Legendre(3)")
+    rewards, lie = ("sum of rewards", "values lie") if components > 1 else ("reward", "value lies")
+    claim = f"no {rewards} of the state whose {lie} in Legendre(3)"
+    assert str(found).startswith(f"Certified infeasible with probability 0.95: {claim}")
     assert ("depends on its own state alone" in str(found)) == (components > 1)
 
 
