@@ -6,9 +6,19 @@ import pytest
 import certirl
 from certirl.data.moments import accumulate
 from certirl.fit import choose
-from certirl.fit.choose import FOLDS, TARGETS, best_columns, best_family, best_size, diagnose_columns, held_out_errors
+from certirl.fit.choose import (
+    FOLDS,
+    TARGETS,
+    best_columns,
+    best_family,
+    best_size,
+    diagnose_columns,
+    held_out_errors,
+    tail_factor,
+)
 
 BOX = ((-1.0, 1.0),)
+ROOM = certirl.problems.thermostat(noise=3.0)
 FAMILIES = {"Legendre": certirl.Legendre(TARGETS), "Fourier": certirl.Fourier(TARGETS)}
 
 
@@ -95,3 +105,12 @@ def test_a_diagnosis_says_how_far_errors_are_above_the_least_one():
     assert found.excess == pytest.approx(shares.mean(axis=0))
     assert found.standard_error == pytest.approx(np.std(shares, axis=0, ddof=1) / np.sqrt(FOLDS))
     assert found.too_small == (found.excess[1] > 2 * found.standard_error[1])
+
+
+@pytest.mark.parametrize(("discount", "columns"), [(0.5, 5), (0.7, 9), (0.9, 5)])
+def test_a_tail_costs_about_what_is_expected(discount, columns):
+    asked = {"basis": certirl.Legendre(columns), "columns": columns, "samples": 20_000, "rng": 1}
+    solution = certirl.solve(ROOM, discount=discount, expert=0, delta=0.05, tail=1e-3, **asked)
+    span = np.ptp(solution.value(np.linspace(15, 25, 201)))
+    lost = solution.certificate.losses["truncation tail"]
+    assert 0.75 < lost / (1e-3 * span * tail_factor(certirl.Legendre(columns), discount)) < 1
