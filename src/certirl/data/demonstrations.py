@@ -253,23 +253,27 @@ def _checked(
     ends[ends[:, 0] == ends[:, 1]] += [-0.5, 0.5]  # a coordinate that never changes
     box = as_domain(ends if domain is None else domain)
     axes = as_axes(periodic, len(box))
-    groups = None if episodes is None else as_labels(episodes, "episodes")
-    if groups is not None and groups.shape != taken.shape:
-        raise ValueError(f"episodes must have one number for each of {len(taken)} demonstrations, got {groups.shape}")
-    unit, inside = "in {} episodes", as_states(states, box, instead=WIDEN_OR_REMOVE)
-    rows, copies = np.arange(len(states)) if rows is None else rows, 0
-    if groups is not None:  # an episode that was fitted is no test of its copy
-        first = originals(groups, *inside.T, taken)
-        kept, copies = first == groups, len(np.unique(groups[first != groups]))
-        inside, taken, groups, rows = inside[kept], taken[kept], groups[kept], rows[kept]
-    else:
-        # A state that occurs twice is one test, and none if the policy was fitted to it.
-        different, which = np.unique(inside, axis=0, return_inverse=True)
-        groups, unit = which.reshape(-1), "at {} different states"
-        if len(different) == len(inside):
-            groups, unit = np.arange(len(inside)), ""
+    inside, rows = as_states(states, box, instead=WIDEN_OR_REMOVE), np.arange(len(states)) if rows is None else rows
+    groups, unit, kept, copies = _grouped(inside, taken, episodes)
     count = count_actions(taken) if declared is None else declared
-    return _Data(inside, taken, groups, unit, box, axes, count, rows, names or found, copies)
+    return _Data(inside[kept], taken[kept], groups[kept], unit, box, axes, count, rows[kept], names or found, copies)
+
+
+def _grouped(
+    states: Array, actions: NDArray[np.intp], episodes: Any
+) -> tuple[NDArray[Any], str, NDArray[np.bool_], int]:
+    """Groups held out together ``[n]``, these in words, rows of no copied episode ``[n]``, and the number of copies."""
+    kept = np.ones(len(states), dtype=bool)
+    if episodes is None:  # a state that occurs twice is one test, and none if the policy was fitted to it
+        different, which = np.unique(states, axis=0, return_inverse=True)
+        if len(different) == len(states):
+            return np.arange(len(states)), "", kept, 0
+        return which.reshape(-1), "at {} different states", kept, 0
+    groups = as_labels(episodes, "episodes")
+    if groups.shape != actions.shape:
+        raise ValueError(f"episodes must have one number for each of {len(actions)} demonstrations, got {groups.shape}")
+    first = originals(groups, *states.T, actions)  # an episode that was fitted is no test of its copy
+    return groups, "in {} episodes", first == groups, len(np.unique(groups[first != groups]))
 
 
 def _numbered(actions: Any) -> tuple[tuple[str, ...], Any]:

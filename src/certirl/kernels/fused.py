@@ -218,40 +218,51 @@ def _combine(weights, row, functions, variable, count, length, work, out):
 
 
 @njit(**OPTIONS)
+def _residuals(functions, plan, length, work):
+    """Write the residuals of every action, V's last."""
+    rows, fits = plan[0], plan[1]
+    m = rows.shape[0]
+    for out in range(fits.shape[0]):
+        action, row = out // m, out % m
+        constant = rows[row, 0] + fits[out, 0]
+        for i in range(length):
+            work[out, i] = constant
+        # All functions but V are expansions in the columns.
+        count = (fits if row < m - 1 else rows).shape[1] - 1
+        _combine(rows, row, functions, action + 1, count, length, work, out)
+        _combine(fits, out, functions, 0, fits.shape[1] - 1, length, work, out)
+
+
+@njit(**OPTIONS)
+def _multiply(work, first, second, length, products, out):
+    """Write the products of two rows."""
+    for i in range(length):
+        products[out, i] = work[first, i] * work[second, i]
+
+
+@njit(**OPTIONS)
 def _form(functions, plan, length, work, products):
-    """Write the residuals of every action, V's last, the products of the pairs, V's residuals, products of tuples."""
-    rows, fits, pairs, crossed, tuples, first_tuple = plan
+    """Write all residuals, the products of the pairs, V's residuals, and products of tuples."""
+    rows, pairs, crossed, tuples, first_tuple = plan[0], plan[2], plan[3], plan[4], plan[5]
     m, g, place = rows.shape[0], functions.shape[0] - 1, 0
-    for action in range(g):
-        for row in range(m):
-            out = action * m + row
-            constant = rows[row, 0] + fits[out, 0]
-            for i in range(length):
-                work[out, i] = constant
-            # All functions but V are expansions in the columns.
-            count = (fits if row < m - 1 else rows).shape[1] - 1
-            _combine(rows, row, functions, action + 1, count, length, work, out)
-            _combine(fits, out, functions, 0, fits.shape[1] - 1, length, work, out)
+    _residuals(functions, plan, length, work)
     for pair in range(pairs.shape[0]):
         first, second = pairs[pair, 0] * m, pairs[pair, 1] * m
-        for i in range(length):
-            products[place, i] = work[first + m - 1, i] * work[second + m - 1, i]
-            products[place + 1, i] = 0.0
+        _multiply(work, first + m - 1, second + m - 1, length, products, place)
+        products[place + 1, :length] = 0.0
         for row in range(m - 1):
             for i in range(length):
                 products[place + 1, i] += work[first + row, i] * work[second + row, i]
         place += 2
         if crossed:
             for row in range(m - 1):
-                for i in range(length):
-                    products[place, i] = work[first + row, i] * work[second + m - 1, i]
+                _multiply(work, first + row, second + m - 1, length, products, place)
                 if first != second:
                     for i in range(length):
                         products[place, i] += work[first + m - 1, i] * work[second + row, i]
                 place += 1
     for action in range(g):
-        for i in range(length):
-            products[place, i] = work[action * m + m - 1, i]
+        products[place, :length] = work[action * m + m - 1, :length]
         place += 1
     for number in range(tuples.shape[0]):
         a, b, c = tuples[number, 0] * m + m - 1, tuples[number, 1] * m + m - 1, tuples[number, 2] * m + m - 1
