@@ -2,8 +2,8 @@
 
 Public is what ``certirl.__all__`` and the ``__all__`` of its namespaces name, and every class of certirl that a public
 signature, field or property mentions, or that a public class is derived from: among them the records that a user gets
-without making them. Not public are names with an underscore, and docstrings with ``:meta private:``, which Sphinx
-leaves out as well: they are for other modules of the library.
+without making them. Not public are names with an underscore, and what is marked as ``internal``, whose docstrings tell
+Sphinx to leave it out as well: they are for other modules of the library.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from certirl.ground.domain import (
     number_of,
 )
 from certirl.ground.doors import as_array, as_flag, as_flags, as_reals, call, setting, shown
-from certirl.ground.records import Record, freeze
+from certirl.ground.records import Record, freeze, internal
 
 OUTSIDE = ("refuse", "clip", "drop")
 _BIASED, _WIDEN = "which biases the dynamics near the edge", "widen the domain"
@@ -87,11 +87,9 @@ _COLUMNS = ("states", "actions", "next_states", "terminal", "episodes", "step", 
 
 
 @dataclass(frozen=True, eq=False)
+@internal
 class Steps(Record):
-    """Logged steps before `Conversion`, or rows of a table before they are paired to steps.
-
-    :meta private:
-    """
+    """Logged steps before `Conversion`, or rows of a table before they are paired to steps."""
 
     states: Array  # ``[n, d]``
     actions: NDArray[Any]  # ``[n]``, or controls ``[n, m]``; nan where missing
@@ -243,11 +241,9 @@ def from_episodes(
 
 
 @dataclass(frozen=True)
+@internal
 class Conversion(Record):
-    """How logged steps become transitions: the arguments of `from_episodes`, checked.
-
-    :meta private:
-    """
+    """How logged steps become transitions: the arguments of `from_episodes`, checked."""
 
     domain: Box | None = None
     n_actions: int | None = None

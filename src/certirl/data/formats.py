@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from certirl.ground.archive import as_path
 from certirl.ground.domain import MOST_ACTIONS, Array
 from certirl.ground.doors import as_text, file_name, printable, setting, shown
+from certirl.ground.records import internal
 from certirl.ground.unpacking import TooLargeError, arrays_of, regular, unzipped
 
 Cells = dict[str, Any]  # columns by their names: of Arrow as they are read, of NumPy once they are numbers
@@ -53,11 +54,9 @@ _NO_ROW = re.compile(r"\n[^\S\n]*(?:#.*)?(?=\n|\Z)")  # a line that is blank or 
 _COMMA = r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$"  # a number with a decimal comma
 
 
+@internal
 class Columns(NamedTuple):
-    """What the columns of a table mean; None or empty for those that it does not have.
-
-    :meta private:
-    """
+    """What the columns of a table mean; None or empty for those that it does not have."""
 
     states: tuple[str, ...]  # one or more columns of numbers
     next_states: tuple[str, ...]
@@ -186,11 +185,9 @@ Section = tuple[int, int | None]  # from which row on, and up to which; None for
 WHOLE: Section = (0, None)
 
 
+@internal
 class Table(ABC):
-    """A table in a file or in memory: the names of its columns, and its rows in batches.
-
-    :meta private:
-    """
+    """A table in a file or in memory: the names of its columns, and its rows in batches."""
 
     name: str  # the file, or what kind of data frame it is, for errors
     unit: str = "file"  # "file" or "data frame"

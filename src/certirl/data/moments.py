@@ -21,7 +21,7 @@ from certirl.functions.bases import Basis, as_basis
 from certirl.ground import archive
 from certirl.ground.domain import Array, number_of
 from certirl.ground.doors import as_array, as_count, as_flag, setting, shown
-from certirl.ground.records import Record, freeze
+from certirl.ground.records import Record, freeze, internal
 from certirl.ground.work import Report, fold, on, watched_stream
 from certirl.kernels.sums import JointSums, StackedSums, joint_sums
 from certirl.kernels.tensors import TensorSums, is_tensor, on_host
@@ -126,11 +126,9 @@ class Moments(Record):
         _check_apart(self, other)
         return replace(both, files=_joined(both.files))
 
+    @internal
     def plus(self, other: Moments) -> Moments:
-        """The sums of both, whose data may be parts of the same file.
-
-        :meta private:
-        """
+        """The sums of both, whose data may be parts of the same file."""
         if (self.rows, self.columns, len(self.counts)) != (other.rows, other.columns, len(other.counts)):
             raise ValueError(
                 "moments add up only for the same bases and the same number of actions, "
@@ -183,11 +181,9 @@ class Moments(Record):
         """
         return archive.save(self, path)
 
+    @internal
     def as_read(self, file: str) -> Moments:
-        """Refuse columns of another family than the rows, and counts that contradict the files.
-
-        :meta private:
-        """
+        """Refuse columns of another family than the rows, and counts that contradict the files."""
         if self.columns != self.rows.resized(self.columns.size):
             raise ValueError(f"columns must be the first of {self.rows}, got {self.columns}")
         if self.files and sum(file.rows for file in self.files) > self.counts.sum():

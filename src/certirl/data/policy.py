@@ -17,7 +17,7 @@ from certirl.functions.cells import Cells
 from certirl.ground import archive
 from certirl.ground.domain import Array, Box, as_actions, as_domain, as_n_actions, mesh
 from certirl.ground.doors import as_reals, by_door, call, closest, setting, shown, some_rows, takes, users
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 ROUNDING = 1e-6  # how far the sum of probabilities may be from one
 CELLS_ALONG = {1: 4000, 2: 400, 3: 60}  # cells along each coordinate, by the number of coordinates
@@ -215,13 +215,12 @@ def _as_probabilities(answer: NDArray[Any]) -> Array:
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class ExpertGrid(Record):
     """The expert's actions at the corners of the cells of a box.
 
     A cell is steady if the expert takes the same actions at all its corners; every other cell holds a switch. An
     interval is a box with one coordinate. Distances are Euclidean, in units of the state.
-
-    :meta private:
     """
 
     domain: Box  # one (low, high) pair for each coordinate

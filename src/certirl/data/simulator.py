@@ -17,7 +17,7 @@ from certirl.data.transitions import CHUNK, Piece, Stream, Transitions, pieces_p
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground.domain import Array, Box, Domain, as_axes, as_domain, as_n_actions, as_states
 from certirl.ground.doors import as_count, as_flag, as_flags, as_reals, call, setting, shown, takes
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.kernels import tensors
 
 Design = Callable[[int, np.random.Generator], Array]  # a number of states and random numbers to states [n, d]
@@ -188,13 +188,12 @@ Purpose = Literal["answer", "checks", "trials"]
 REMEMBERED = 1 << 21  # numbers of drawn transitions that are kept for a second reading: 16 MB
 
 
+@internal
 class Counts:
     """The rows that a simulator was asked about, by purpose and action; several threads may add to it.
 
     The purposes are ``answer``, what the answer is made of; ``checks`` of how the simulator draws; ``trials`` of the
     answer. Transitions that were too many to be kept do not count at a further reading.
-
-    :meta private:
     """
 
     def __init__(self, n_actions: int) -> None:
@@ -218,11 +217,9 @@ class Counts:
         return fits
 
 
+@internal
 class Counted:
-    """A user's simulator, whose attributes it has, with every row counted that it is asked about for a purpose.
-
-    :meta private:
-    """
+    """A user's simulator, whose attributes it has, with every row counted that it is asked about for a purpose."""
 
     def __init__(self, simulator: Any, counts: Counts | None = None, purpose: Purpose = "answer") -> None:
         self.simulator, self.purpose, self.domain = bare(simulator), purpose, as_domain(simulator.domain)
@@ -261,11 +258,9 @@ def counted_as(simulator: Any, purpose: Purpose) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
+@internal
 class Draws(Stream):
-    """A stream of n transitions of every action, drawn when it is read: the same each time.
-
-    :meta private:
-    """
+    """A stream of n transitions of every action, drawn when it is read: the same each time."""
 
     simulator: Simulator  # the dynamics
     basis: Basis  # states are drawn from its weight or by its design

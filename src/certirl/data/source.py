@@ -35,7 +35,7 @@ from certirl.data.transitions import Bias, Chunk, Stream, Transitions, as_names,
 from certirl.functions.bases import Basis
 from certirl.ground.domain import Array, Box, as_domain, mesh
 from certirl.ground.doors import as_flag, by_door, setting
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 _SEARCHED = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are searched for
 _WITH_CORNERS = 8  # coordinates of a box whose corners are looked at
@@ -110,11 +110,9 @@ class _Described(Record):
 
 
 @dataclass(frozen=True, eq=False)
+@internal
 class Simulated(_Described):
-    """A simulator, checked and counted.
-
-    :meta private:
-    """
+    """A simulator, checked and counted."""
 
     data: Counted
     is_log, noun = False, "the simulator"
@@ -229,11 +227,9 @@ class Simulated(_Described):
 
 
 @dataclass(frozen=True, eq=False)
+@internal
 class Logged(_Described):
-    """A log, which is used as it is.
-
-    :meta private:
-    """
+    """A log, which is used as it is."""
 
     data: Transitions
     is_log, noun = True, "the log"
@@ -373,6 +369,7 @@ def as_source(source: Any) -> Source:
     return Simulated(Counted(source))
 
 
+@internal
 class Pool(Stream):
     """Transitions for training or for a proof; of draws only seeds are kept.
 
@@ -382,8 +379,6 @@ class Pool(Stream):
         expected: those of the action with fewest that training data let us expect, where rows depend on each other.
         single: makes those of the rows that are independent; all are if left out.
         single_share: of the rows, which these are by training data.
-
-    :meta private:
     """
 
     def __init__(

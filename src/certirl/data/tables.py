@@ -54,7 +54,7 @@ from certirl.ground.domain import (
     number_of,
 )
 from certirl.ground.doors import as_count, by_door, closest, is_number, printable, setting, shown
-from certirl.ground.records import Record, freeze
+from certirl.ground.records import Record, freeze, internal
 from certirl.ground.work import watched
 
 __all__ = ["read", "stream"]
@@ -195,11 +195,9 @@ def _incomplete(table: Table, names: Names, by_episode: bool, demonstrations: bo
 
 
 @dataclass(frozen=True)
+@internal
 class Chunk(Record):
-    """Rows of a table as a record that can be sent elsewhere and read there; small if they are in a file.
-
-    :meta private:
-    """
+    """Rows of a table as a record that can be sent elsewhere and read there; small if they are in a file."""
 
     source: Any  # the file, or the data frame
     columns: Columns  # what its columns mean
@@ -390,19 +388,15 @@ class TableStream(Stream):
     domain: Box
     n_actions: int
 
+    @internal
     def chunks(self) -> tuple[Chunk, ...]:
-        """Parts that can be read independently.
-
-        :meta private:
-        """
+        """Parts that can be read independently."""
         return self.parts
 
     @property
+    @internal
     def conversion(self) -> Conversion:
-        """How the rows become transitions.
-
-        :meta private:
-        """
+        """How the rows become transitions."""
         return self.parts[0].conversion
 
     @property

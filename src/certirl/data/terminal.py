@@ -18,7 +18,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_count, as_number
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 FEWEST = 5  # states on either side of a split
 FOLDS = 5  # of the states, held out in turn
@@ -29,11 +29,9 @@ RELIABLE = 0.05  # the largest share of terminal states outside the boxes, and o
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class TerminalBoxes(Record):
-    """Boxes of terminal states: a function of states ``[n, d]`` to truth values ``[n]``.
-
-    :meta private:
-    """
+    """Boxes of terminal states: a function of states ``[n, d]`` to truth values ``[n]``."""
 
     # low and high ends ``[b, 2, d]``, infinite where a coordinate does not matter
     boxes: Annotated[Array, Shape("b 2 d", infinite=True)]

@@ -28,7 +28,7 @@ from certirl.ground.domain import (
     number_of,
 )
 from certirl.ground.doors import as_array, as_flag, as_flags, as_listed, as_text, printable, shown
-from certirl.ground.records import Record, freeze
+from certirl.ground.records import Record, freeze, internal
 from certirl.kernels import tensors
 
 # States in a piece: kernels cut it into blocks that stay in cache; between two of their calls a thread waits for its
@@ -36,11 +36,9 @@ from certirl.kernels import tensors
 CHUNK = 1 << 16
 
 
+@internal
 class Bias(str):
-    """A note about rows that are missing, or were changed, because of where they lead: no proof can rest on the others.
-
-    :meta private:
-    """
+    """A note on rows that are missing, or were changed, because of where they lead: no proof can rest on the others."""
 
     cure: str  # what to do instead, in words
 
@@ -51,11 +49,9 @@ class Bias(str):
         return note
 
 
+@internal
 class Piece(NamedTuple):
-    """Transitions from some states, under one action or under several with common noise.
-
-    :meta private:
-    """
+    """Transitions from some states, under one action or under several with common noise."""
 
     actions: tuple[int, ...]  # which actions, m of them
     states: Array  # ``[n, d]``
@@ -72,22 +68,18 @@ class Piece(NamedTuple):
         return Piece(self.actions, self.states[:, chosen], self.next_states[:, :, chosen])
 
 
+@internal
 class Chunk(Protocol):
-    """A part of the data that can be read by itself; small when it is sent to another machine.
-
-    :meta private:
-    """
+    """A part of the data that can be read by itself; small when it is sent to another machine."""
 
     def pieces(self) -> Iterator[Piece]:
         """Its pieces, in order; the same every time."""
         ...
 
 
+@internal
 class Stream(Record, ABC):
-    """Data in pieces, to be read in order, or chunk by chunk by several workers.
-
-    :meta private:
-    """
+    """Data in pieces, to be read in order, or chunk by chunk by several workers."""
 
     @abstractmethod
     def chunks(self) -> Sequence[Chunk]:
@@ -230,11 +222,9 @@ class Transitions(Stream):
         return np.bincount(self.actions, minlength=self.n_actions)
 
     @property
+    @internal
     def in_episodes(self) -> NDArray[np.bool_]:
-        """Which rows belong to an episode, of which the rows that keep terminal states where they are do not ``[n]``.
-
-        :meta private:
-        """
+        """Which rows belong to an episode; those that keep terminal states where they are do not ``[n]``."""
         return np.ones(len(self), dtype=bool) if self.episodes is None else self.episodes >= 0
 
     def where(self, chosen: NDArray[np.bool_]) -> Transitions:
@@ -278,25 +268,19 @@ class Transitions(Stream):
         """Transitions of the action with fewest."""
         return int(self.counts.min())
 
+    @internal
     def leading(self, size: int) -> Transitions:
-        """All of it: a log is used as it is.
-
-        :meta private:
-        """
+        """All of it: a log is used as it is."""
         return self
 
+    @internal
     def record(self) -> Transitions:
-        """The log itself.
-
-        :meta private:
-        """
+        """The log itself."""
         return self
 
+    @internal
     def chunks(self) -> list[Rows]:
-        """Consecutive rows: all actions together if they are paired.
-
-        :meta private:
-        """
+        """Consecutive rows: all actions together if they are paired."""
         states = int(self.counts[0]) if self.paired else len(self)
         step = CHUNK * pieces_per_chunk(states // CHUNK)
         parts = [slice(start, start + step) for start in range(0, states, step)]
@@ -305,11 +289,9 @@ class Transitions(Stream):
         pairs = np.stack([np.flatnonzero(self.actions == action) for action in range(self.n_actions)])
         return [Rows(self.states, self.actions, self.next_states, pairs[:, part]) for part in parts]
 
+    @internal
     def groups(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Numbers of the pair or episode of each row ``[n]``, and of the row in it ``[n]``; other rows are single.
-
-        :meta private:
-        """
+        """Numbers of the pair or episode of each row ``[n]``, and of the row in it ``[n]``; other rows are single."""
         if self.paired:
             groups = np.empty(len(self), dtype=np.intp)
             for action in range(self.n_actions):
@@ -465,11 +447,9 @@ def counted(counts: Iterable[int]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
+@internal
 class Rows(Record):
-    """Rows of a log as a chunk, copied and sorted by action only when it is read or sent.
-
-    :meta private:
-    """
+    """Rows of a log as a chunk, copied and sorted by action only when it is read or sent."""
 
     states: Array  # ``[n, d]``
     actions: NDArray[np.intp]  # ``[n]``

@@ -34,7 +34,7 @@ from certirl.ground.doors import (
     shown,
     users,
 )
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.proof.cells import Image, hull_with_zero
 
 Bounds = tuple[tuple[float, float], ...]
@@ -69,11 +69,9 @@ def clipped(values: Array, slopes: Array, spreads: Array, halves: Array, most: f
 
 @archive.record
 @dataclass(frozen=True)
+@internal
 class MountainCar(Record):
-    """Position and velocity of a car in a valley; the goal is on the right hill.
-
-    :meta private:
-    """
+    """Position and velocity of a car in a valley; the goal is on the right hill."""
 
     force: float
     gravity: float
@@ -131,11 +129,9 @@ class MountainCar(Record):
 
 @archive.record
 @dataclass(frozen=True)
+@internal
 class Pendulum(Record):
-    """Angle θ (0 is upright) and angular velocity; cos θ and sin θ are observed.
-
-    :meta private:
-    """
+    """Angle θ (0 is upright) and angular velocity; cos θ and sin θ are observed."""
 
     g: float
     m: float
@@ -182,11 +178,9 @@ class Pendulum(Record):
 
 
 @dataclass(frozen=True)
+@internal
 class CartPole(Record):
-    """Position and velocity of a cart, angle and angular velocity of the pole on it.
-
-    :meta private:
-    """
+    """Position and velocity of a cart, angle and angular velocity of the pole on it."""
 
     gravity: float
     masspole: float
@@ -236,11 +230,9 @@ class CartPole(Record):
 
 
 @dataclass(frozen=True, eq=False)
+@internal
 class Stepped(Record):
-    """An environment asked row by row: its state is set, and its own ``step`` is taken.
-
-    :meta private:
-    """
+    """An environment asked row by row: its state is set, and its own ``step`` is taken."""
 
     env: Any  # without wrappers, so that no clock runs
     read: Reader  # how its state is read and set
@@ -338,11 +330,9 @@ class EnvSimulator(Record):
         """The number of actions."""
         return len(self.controls)
 
+    @internal
     def in_words(self) -> str:
-        """The derivatives that are built in, with every constant of the physics.
-
-        :meta private:
-        """
+        """The derivatives that are built in, with every constant of the physics."""
         numbers = [f"{name} {value:g}" for name, value in vars(self.physics).items()]
         controls = ", ".join(f"{float(np.ravel(control)[0]):g}" for control in self.controls)
         constants = f"{', '.join(numbers)}; controls {controls}"

@@ -25,7 +25,7 @@ from certirl.functions.reward import values_of
 from certirl.ground import archive
 from certirl.ground.domain import Array, as_domain
 from certirl.ground.doors import as_count, lend
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 WALKS = 200  # of the expert and of random actions, which tell whether it seeks or avoids ends
 MANY_WALKS = 1_000  # of the expert and of the disturbed one, from which boxes of avoided ends are learned
@@ -188,11 +188,9 @@ expert in 0.4%; mean steps 12.1 and 12.0 (avoided: s > 0.9)
     avoided: str
     _derived: ClassVar[tuple[str, ...]] = ("excess", "most")
 
+    @internal
     def as_read(self, file: str) -> Reached:
-        """These counts, each checked to be a whole number in its range.
-
-        :meta private:
-        """
+        """These counts, each checked to be a whole number in its range."""
         for count in (self.plan, self.expert, self.more, self.fewer, *self.unfinished):
             as_count(count, "a count of episodes", least=0, most=self.episodes)
         return self

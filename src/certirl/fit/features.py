@@ -34,7 +34,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_number, closest, shown, typed
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 STATES, REGRESSED = 500, 2_000  # at which the expert is compared: by walks, and where effects are regressed
 DRAWS = 8  # walks of every action from a state, where next states are random
@@ -118,11 +118,9 @@ class FeaturePath(Record):
     formulas: tuple[str, ...]
     guessed: bool = False
 
+    @internal
     def as_read(self, file: str) -> FeaturePath:
-        """Refuse rows that are none.
-
-        :meta private:
-        """
+        """Refuse rows that are none."""
         if not len(self.names) == self.weights.shape[1] or not len(self.formulas) == len(self) > self.chosen >= 0:
             raise ValueError("a path must have a row for each formula, and choose one of them")
         return self

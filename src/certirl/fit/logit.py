@@ -21,7 +21,7 @@ from certirl.functions.bases import Basis, first_functions, of_degree
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 RIDGE = 0.01  # of a free logit: rare actions leave some directions open
 DEGREES = {1: 16, 2: 8, 3: 5}  # of the log-odds at most, by the number of coordinates; 3 for more of these
@@ -33,6 +33,7 @@ _STEPS = 60  # of Newton's method at most
 _BLOCK = 1 << 15  # decisions worked on at once
 
 
+@internal
 class Choices(NamedTuple):
     """What log-odds say at n states.
 
@@ -41,8 +42,6 @@ class Choices(NamedTuple):
         odds: the log-odds ``[n, A]``.
         chances: the probabilities ``[n, A]``.
         cost: log(1 + Σ e^L) = −log of the reference's probability ``[n]``.
-
-    :meta private:
     """
 
     x: Array
@@ -97,11 +96,9 @@ class Logit(Record):
         """
         return choices(self.basis, self.coefficients, states)
 
+    @internal
     def effects(self, states: Array) -> Array:
-        """π_c x_j, what −log π of the reference changes by with each coefficient, at states ``[n, d]``: ``[n, m]``.
-
-        :meta private:
-        """
+        """π_c x_j, what −log π of the reference changes by with each coefficient, at states ``[n, d]``: ``[n, m]``."""
         return effects_of(self.at(states), self.others)
 
 

@@ -20,7 +20,7 @@ from certirl.functions.functions import Functions
 from certirl.ground import archive
 from certirl.ground.domain import Array, Box, as_domain, as_rows
 from certirl.ground.doors import as_count
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 # Degrees of the functions of a component if no basis is given, by its number of coordinates; 2 for more.
 DEGREES = {1: 10, 2: 6, 3: 4}
@@ -83,11 +83,9 @@ class SumBasis(Functions):
     components: tuple[Component, ...] = field()  # in place of the property of other functions
     has_derivatives: ClassVar[bool] = True
 
+    @internal
     def as_read(self, file: str) -> SumBasis:
-        """Refuse components that do not hold every coordinate once.
-
-        :meta private:
-        """
+        """Refuse components that do not hold every coordinate once."""
         held = [c for component in self.components for c in component.coordinates]
         if not held or sorted(held) != list(range(len(held))):
             raise ValueError("the components must hold every coordinate once")

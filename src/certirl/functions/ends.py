@@ -12,7 +12,7 @@ from certirl.functions.bases import Basis, Family
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, as_rows
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 MOST_PRINTED = 6  # boxes
 
@@ -49,11 +49,9 @@ def inside(boxes: Array, states: ArrayLike) -> NDArray[np.bool_]:
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class Ends(Record):
-    """A function of terminal states: one number in some boxes, 0 at all others.
-
-    :meta private:
-    """
+    """A function of terminal states: one number in some boxes, 0 at all others."""
 
     # low < s ≤ high ``[b, 2, d]``, infinite where a coordinate does not matter
     boxes: Annotated[Array, Shape("b 2 d", infinite=True)]

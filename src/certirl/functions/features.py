@@ -26,6 +26,7 @@ from certirl.ground.doors import (
     shown,
     takes,
 )
+from certirl.ground.records import internal
 
 TERMINAL = "terminal"
 MOST = 50  # features of a reward
@@ -97,11 +98,9 @@ class Features(Functions):
     box: Box
     trials: Annotated[Array, Shape("m p")] = field(repr=False)
 
+    @internal
     def as_read(self, file: str) -> Features:
-        """Refuse numbers of names, functions and values that differ.
-
-        :meta private:
-        """
+        """Refuse numbers of names, functions and values that differ."""
         if not len(self.names) == len(self.functions) == len(self.acting) == self.trials.shape[1]:
             raise ValueError("features must have as many functions as names")
         return self

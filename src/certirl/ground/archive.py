@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 
 from certirl.ground.domain import Box, as_domain
 from certirl.ground.doors import shown
+from certirl.ground.records import internal
 from certirl.ground.unpacking import TooLargeError, arrays_of, regular
 
 FORMAT = "certirl"
@@ -87,11 +88,9 @@ _DAY = 86_400.0
 _NO_FSYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
 
+@internal
 class Shape(NamedTuple):
-    """The shape of an array in a record, for ``Annotated[Array, Shape("A k k")]``.
-
-    :meta private:
-    """
+    """The shape of an array in a record, for ``Annotated[Array, Shape("A k k")]``."""
 
     # one for each axis, separated by spaces: a number, a letter that stands for one number throughout the record, or an
     # attribute of a field such as ``basis.size``; ``…`` at the end for any further axes
@@ -99,11 +98,9 @@ class Shape(NamedTuple):
     infinite: bool = False  # entries may be infinite
 
 
+@internal
 class Words(tuple[str, ...]):
-    """The words that a field can hold, for ``Annotated[str, Words("a", "b")]``; with those of older files.
-
-    :meta private:
-    """
+    """The words that a field can hold, for ``Annotated[str, Words("a", "b")]``; with those of older files."""
 
     def __new__(cls, *words: str) -> Words:  # noqa: D102
         return super().__new__(cls, words)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.ground.doors import as_array, as_count, by_door, setting, shown
+from certirl.ground.records import internal
 
 Array = NDArray[Any]
 Domain = tuple[tuple[float, float], ...]  # as users write it
@@ -29,11 +30,9 @@ class Interval(tuple[float, float]):
     """A pair ``(low, high)`` that `as_domain` has checked; only `as_domain` makes them."""
 
 
+@internal
 class Box(tuple[tuple[float, float], ...]):
-    """A box of states, made by `as_domain`; it equals the tuple of pairs ``(low, high)`` that users write.
-
-    :meta private:
-    """
+    """A box of states, made by `as_domain`; it equals the tuple of pairs ``(low, high)`` that users write."""
 
     @cached_property
     def ends(self) -> Array:

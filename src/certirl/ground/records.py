@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from math import isfinite, isnan
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,14 @@ from certirl.ground.doors import as_count
 LISTED = 100  # entries up to which an array is listed by `Record.to_dict`
 LONGEST = 200  # characters of a repr
 _CALL = 120  # characters up to which a record is shown as the call that makes it
+
+_Named = TypeVar("_Named")
+
+
+def internal(named: _Named) -> _Named:
+    """Decorator of names that are for other modules of the library: the pages of the reference leave them out."""
+    named.__doc__ = f"{named.__doc__}\n\n:meta private:"
+    return named
 
 
 def freeze(record: Any, **values: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 from certirl.ground import archive
 from certirl.ground.doors import setting
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 ANEW = "another call needs another {} and spends its own δ"
 DECLARE_TAIL = "declare a tail, see docs/certificates.md#where-to-get-a-tail"
@@ -268,11 +268,9 @@ class Reason(Enum):
     )
 
 
+@internal
 class Claim(Record):
-    """A lower bound on a margin: ``margin`` = ``estimated`` − the sum of ``losses``.
-
-    :meta private:
-    """
+    """A lower bound on a margin: ``margin`` = ``estimated`` − the sum of ``losses``."""
 
     _derived: ClassVar[tuple[str, ...]] = ("word", "holds", "statement", "samples", "tail")
     rows_in_words: ClassVar[str] = "fresh transitions per action"  # what the numbers of samples count
@@ -345,14 +343,13 @@ class Claim(Record):
             return f"no number of samples suffices: the estimated margin is not positive{tail}"
         return "many more samples are needed; their number cannot be estimated"
 
+    @internal
     def account(self, where: str = "", digits: int = 3) -> str:
         """The estimate and the losses that matter, as a difference: "0.944 estimated − 0.53 estimation − 0.016 grid".
 
         Args:
             where: the place of the estimate, in words.
             digits: of the estimate.
-
-        :meta private:
         """
         if not isfinite(self.estimated):
             return "no estimate"

@@ -23,7 +23,7 @@ from certirl.functions.functions import of_actions
 from certirl.functions.reward import Reward, RewardLike, values_of
 from certirl.ground.domain import Array, Box, as_domain, as_rows, as_states, mesh
 from certirl.ground.doors import as_count, as_listed, as_number, shown, typed
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.proof.densities import DensityTail, tail_from_density
 
 # By the number of coordinates, along each of them: Gauss points of the next state; states where the least margin is
@@ -157,12 +157,11 @@ class Problem(Record):
         rows = as_states(states, self.domain)
         return self._advantages(rows, value, expert) + self._paid(reward, rows, discount, expert)
 
+    @internal
     def margin_rows(self, basis: Basis, states: Array, *, discount: float, expert: int = 0) -> Array:
         """The true margins of every basis function as a reward: ``[A − 1, n, k]``.
 
         Margins are linear in the reward, so that many rewards of one basis are judged by one product.
-
-        :meta private:
         """
         y, _ = self._quadrature()
         kernel = self._kernel(y, expert)

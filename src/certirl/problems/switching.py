@@ -20,7 +20,7 @@ from certirl.functions.functions import of_actions
 from certirl.functions.reward import RewardLike, values_of
 from certirl.ground.domain import Array, as_actions, as_domain, as_rows, mesh
 from certirl.ground.doors import as_number, as_probability, call, typed
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.problems.dynamics import Problem, Thermostat
 
 # By the number of coordinates: points of the state along each, and even next states along each.
@@ -78,6 +78,7 @@ class Steps(Record):
         return np.abs(rows - np.array(self.switches, dtype=float)).min(axis=1, initial=np.inf)
 
 
+@internal
 class Truth(Record):
     """The operators of a problem, to be applied to values that jump between states.
 
@@ -85,8 +86,6 @@ class Truth(Record):
         problem: the dynamics.
         states, weights: the next states of the integrals ``[q, d]`` and their weights ``[q]``.
         kernels: the probability of each of these from each node ``[A, I, q]``.
-
-    :meta private:
     """
 
     def __init__(
@@ -211,11 +210,9 @@ class Judgement(Record):
     reward: RewardLike
     discount: float
 
+    @internal
     def next_values(self, states: Array | None = None) -> Array:
-        """(P_aV)(s) for every action ``[A, n]``, whose differences are the D_a; as `Truth.worth`.
-
-        :meta private:
-        """
+        """(P_aV)(s) for every action ``[A, n]``, whose differences are the D_a; as `Truth.worth`."""
         return self.truth.worth(self.reward, self.expected, self.discount, states)
 
     @property

@@ -41,7 +41,7 @@ from certirl.functions.inequalities import (
 )
 from certirl.functions.spread import inflation
 from certirl.ground.domain import Array
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.proof.functionals import Lengths, Noise, Points, Visits, Workings, norm_of, workings
 from certirl.proof.sums import Evidence, sum_error
 from certirl.proof.surrogate import Paid, Surrogate
@@ -57,13 +57,12 @@ _OBSERVED = 2.5  # the observed error of V̂ at points, in standard deviations o
 
 
 @dataclass(frozen=True, eq=False)
+@internal
 class Band(Record):
     """|D_ba − curve| ≤ its radius at every state, D_ba that of the expert's value under the true dynamics.
 
     Below the curve and above it D_ba is bounded separately: side 0 is what is read to prove b better than a,
     side 1 to prove a better than b.
-
-    :meta private:
     """
 
     pair: tuple[int, int]  # (b, a), b < a
@@ -154,11 +153,9 @@ class Band(Record):
 
 
 @dataclass(frozen=True, eq=False)
+@internal
 class Bands(Record):
-    """What holds with probability 1 − δ, all at once.
-
-    :meta private:
-    """
+    """What holds with probability 1 − δ, all at once."""
 
     pairs: tuple[Band, ...]  # one band for each pair of actions of which the expert uses one
     visits: Array  # sup over states and actions of P_c of each tent ``[w]``: how often the switches are met at most

@@ -19,7 +19,7 @@ from certirl.functions.components import Component
 from certirl.functions.reward import BoundedReward, Reward, bounded
 from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_number, by_door, setting, shown
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.proof.contradictions import of_circle
 from certirl.proof.surrogate import expands
 from certirl.proof.tails import (
@@ -223,11 +223,9 @@ DECLARED = {
 MOST_COORDINATES = DECLARED["columns"].coordinates
 
 
+@internal
 class Declaration(Record):
-    """What is declared of the dynamics in place of columns and a tail; its class is a key of `DECLARED`.
-
-    :meta private:
-    """
+    """What is declared of the dynamics in place of columns and a tail; its class is a key of `DECLARED`."""
 
     uses: ClassVar[tuple[str, ...]]  # the settings of `certify` and `solve` that a proof with it has a use for
     is_random: ClassVar[bool]  # whether there is noise, so that a proof rests on draws and fails with a probability
@@ -240,11 +238,9 @@ class Declaration(Record):
         """What is proved of a reward."""
         raise NotImplementedError
 
+    @internal
     def theorem(self, source: Source, policy: Policy, *, discount: float, tube: float | None) -> Any:
-        """The theorem by which a search proves rewards; of dynamics with noise.
-
-        :meta private:
-        """
+        """The theorem by which a search proves rewards; of dynamics with noise."""
         raise NotImplementedError
 
 

@@ -32,7 +32,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box, as_domain, as_rows, as_states, like_input, mesh
 from certirl.ground.doors import as_count, as_reals, by_door, setting, shown
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.ground.status import Claim, percent_up, rounded_down
 from certirl.proof.case import CASES, Declaration, check_domain, no_case
 from certirl.proof.contradictions import (
@@ -57,13 +57,12 @@ _KEPT = 8  # sizes of windows for which gradients are kept
 _SMALL = 1e-6  # change of an upper solution, relative to its first bound, at which it is final
 
 
+@internal
 class Image(NamedTuple):
     """Next states of cells: that of a state s is y + J·(s − m) for some |J − slopes| ≤ spreads, clipped to the box.
 
     m is the middle of the cell. A map that jumps has several images, which together contain every next state of each
     cell; where one is enough they are equal.
-
-    :meta private:
     """
 
     after: Array  # y ``[k, d]``
@@ -122,11 +121,9 @@ class ValueReward(Record):
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class Answers(Record):
-    """The next states of the middles of all live cells, and declared Lipschitz constants.
-
-    :meta private:
-    """
+    """The next states of the middles of all live cells, and declared Lipschitz constants."""
 
     next_states: Annotated[Array, Shape("A n d")]  # answers of the simulator ``[A, n, d]``
     lipschitz: Annotated[Array, Shape("A d d")]  # L ``[A, d, d]``
@@ -136,11 +133,9 @@ class Answers(Record):
         """The number of actions."""
         return len(self.lipschitz)
 
+    @internal
     def in_words(self) -> str:
-        """The constants, and what a constant of 0 says.
-
-        :meta private:
-        """
+        """The constants, and what a constant of 0 says."""
         alike = bool((self.lipschitz == self.lipschitz[0]).all())
         each = [f"L = {_matrix(own)}{'' if alike else f' of action {a}'}" for a, own in enumerate(self.lipschitz)]
         still = [a for a, own in enumerate(self.lipschitz) if not own.any()]
@@ -149,11 +144,9 @@ class Answers(Record):
         bound = "|f_a(s)_i − f_a(m)_i| ≤ Σ_j L_ij |s_j − m_j|"
         return f"declared Lipschitz constants, {bound} with {', '.join(each[:1] if alike else each)}{zero}"
 
+    @internal
     def images(self, rows: Any, action: int) -> tuple[Image, ...]:
-        """The next states of some live cells.
-
-        :meta private:
-        """
+        """The next states of some live cells."""
         after = self.next_states[action, rows]
         spreads = np.tile(self.lipschitz[action], (len(after), 1, 1))
         return (Image(after, np.zeros_like(spreads), spreads),)
@@ -214,11 +207,9 @@ class CellCertificate(Claim):
     action_names: tuple[str, ...] = ()
     simulator: Any = field(default=None, metadata=archive.UNSAVED)
 
+    @internal
     def as_read(self, file: str) -> CellCertificate:
-        """Refuse numbers of cells that contradict each other.
-
-        :meta private:
-        """
+        """Refuse numbers of cells that contradict each other."""
         if len(self.actions) != prod(self.grid.shape):
             raise ValueError(f"actions must be those of {prod(self.grid.shape)} cells, got {len(self.actions)}")
         return self
@@ -248,29 +239,23 @@ class CellCertificate(Claim):
         """Of draws: none are used."""
 
     @property
+    @internal
     def declared(self) -> dict[str, str]:
-        """What the next states are known by.
-
-        :meta private:
-        """
+        """What the next states are known by."""
         return {"next states": _in_words(self.dynamics)}
 
     bounds_regret: ClassVar[bool] = True  # type: ignore[misc]
 
     @property
+    @internal
     def cells_in_words(self) -> str:
-        """The numbers of cells along the coordinates.
-
-        :meta private:
-        """
+        """The numbers of cells along the coordinates."""
         return " × ".join(map(str, self.grid.shape))
 
     @property
+    @internal
     def missing(self) -> str:
-        """What keeps it from being certified, in words; empty if it is.
-
-        :meta private:
-        """
+        """What keeps it from being certified, in words; empty if it is."""
         return (
             "" if self.holds else "cells without a switch beside them are undecided: use smaller cells or more points"
         )
@@ -298,11 +283,9 @@ class CellCertificate(Claim):
             )
         return ValueReward(self.value, simulator, self.discount)
 
+    @internal
     def as_reward(self) -> Reward:
-        """R as the reward of an answer; a file that does not keep the simulator does not keep it either.
-
-        :meta private:
-        """
+        """R as the reward of an answer; a file that does not keep the simulator does not keep it either."""
         if self.paid is not None:
             return self.paid
         return Reward(features_of({FORM: self.reward}, self.grid.domain), np.ones(1))
@@ -350,11 +333,9 @@ class CellCertificate(Claim):
         return float(self.decided[self.live].mean())
 
     @property
+    @internal
     def share_in_words(self) -> str:
-        """The share of live cells that are decided, rounded down.
-
-        :meta private:
-        """
+        """The share of live cells that are decided, rounded down."""
         decided, size = int(self.decided[self.live].sum()), int(self.live.sum())
         return "all" if decided == size else f"{1000 * decided // size / 1000:.1%}"
 
@@ -426,11 +407,9 @@ class CellCertificate(Claim):
 
         return report.write(self, path)
 
+    @internal
     def lines(self) -> list[tuple[str, str]]:
-        """The margin, undecided cells, the regret, the cells and the assumptions, each in a line with its name.
-
-        :meta private:
-        """
+        """The margin, undecided cells, the regret, the cells and the assumptions, each in a line with its name."""
         live, lines = self.live, [("margin", self.proved)] if self.decided.any() else []
         counts, size = self.cells_in_words, int(live.sum())
         mean = f"mean of the bounds {self.regrets[live].mean() / self.value_span:.2%}"
@@ -511,22 +490,18 @@ class Deterministic(Declaration):
     uses: ClassVar[tuple[str, ...]] = ("rng",)
     is_random: ClassVar[bool] = False
 
+    @internal
     def check(self, source: Source) -> None:
-        """Refuse states and data that no proof by cells exists for.
-
-        :meta private:
-        """
+        """Refuse states and data that no proof by cells exists for."""
         if source.is_log:
             raise ValueError(no_case("Deterministic", CASES[3]))
         if not getattr(source.data, "deterministic", True):
             raise ValueError(f"{source.data!r} is random: {noise_in_words()}")
         check_domain("Deterministic", source.domain, source.periodic)
 
+    @internal
     def certify(self, reward: Any, source: Any, **settings: Any) -> CellCertificate:
-        """What is proved by cells; settings are as in `certify`.
-
-        :meta private:
-        """
+        """What is proved by cells; settings are as in `certify`."""
         return prove_by_cells(reward, source, self, **settings)
 
 

@@ -26,7 +26,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box, as_domain, as_states
 from certirl.ground.doors import as_array, by_door
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
 from certirl.proof.bands import Band, Bands, bands, expected_bands, shares_of
 from certirl.proof.case import Case, allowed_tube, more_columns, without_switches
@@ -202,26 +202,20 @@ class Ground(Record):
     evidence: Evidence
 
     @property
+    @internal
     def columns(self) -> Basis:
-        """The functions of the state.
-
-        :meta private:
-        """
+        """The functions of the state."""
         return self.surrogate.columns
 
     @cached_property
+    @internal
     def bands(self) -> Bands:
-        """What holds around D_ba for every pair of actions, in the surrogate's unit.
-
-        :meta private:
-        """
+        """What holds around D_ba for every pair of actions, in the surrogate's unit."""
         return bands(self.surrogate, self.evidence, delta=self.delta, tail=self.tail or 0.0)
 
+    @internal
     def around(self, errors: float) -> Bands:
-        """The curves and a number of standard errors around them: what the data show, without a proof.
-
-        :meta private:
-        """
+        """The curves and a number of standard errors around them: what the data show, without a proof."""
         points, counts = workings(self.surrogate, self.evidence).compared, self.surrogate.mesh.counts
         pairs = []
         for band in self.forecast(UNLIMITED, self.delta).pairs:
@@ -229,11 +223,9 @@ class Ground(Record):
             pairs.append(replace(band, estimation=np.stack([spread, spread]), second_order=np.zeros((2, *counts))))
         return replace(self.bands, pairs=tuple(pairs))
 
+    @internal
     def forecast(self, samples: int, delta: float, tails: float = 1.0) -> Bands:
-        """Forecast the bands for a number of transitions per action, and a multiple of the tail, from these sums.
-
-        :meta private:
-        """
+        """Forecast the bands for a number of transitions per action, and a multiple of the tail, from these sums."""
         tail = tails * self.tail if tails and self.tail else 0.0  # none of an infinite tail is zero
         return expected_bands(self.surrogate, self.evidence, samples, delta=delta, tail=tail)
 
@@ -320,11 +312,9 @@ class Certificate(Claim):
             lines.append(("ties", f"actions that the expert mixes differ by {tube.ties:.3g} at most"))
         return [*lines, ("regret", f"{self._regret_in_words}{self._settled(tube)}"), assumed]
 
+    @internal
     def as_reward(self) -> Reward:
-        """R as the reward of an answer, where it is not that of the answer already.
-
-        :meta private:
-        """
+        """R as the reward of an answer, where it is not that of the answer already."""
         raise NotImplementedError
 
     @property
@@ -333,11 +323,9 @@ class Certificate(Claim):
         return bool(0 < self.margin < np.inf and self.tail is not None)
 
     @property
+    @internal
     def bounds_regret(self) -> bool:  # type: ignore[override]
-        """Whether it bounds what the expert loses, where that says more than the margin.
-
-        :meta private:
-        """
+        """Whether it bounds what the expert loses, where that says more than the margin."""
         return bool(self.holds and self.tube is not None and np.isfinite(self.relative_regret))
 
     @property
@@ -457,11 +445,9 @@ class Certificate(Claim):
         return _summary(self.grounds, self._curves([ground.around(errors) for ground in self.grounds]), *self._asked)[0]
 
     @cached_property
+    @internal
     def in_noise(self) -> str:  # type: ignore[override]  # worked out when asked for
-        """That the least margin may have either sign by its estimate, in words; empty if it has one beyond its noise.
-
-        :meta private:
-        """
+        """That the least margin may have either sign by its estimate, in words; empty if one is beyond its noise."""
         if self.margin > 0:
             return ""
         least, clear = (self._shown(errors)["margin"] for errors in (0.0, CLEAR))
@@ -474,11 +460,9 @@ class Certificate(Claim):
         )
 
     @property
+    @internal
     def wider_tube(self) -> float | None:
-        """A half-width of the tube with which these bounds are a certificate; None if they are one, or there is none.
-
-        :meta private:
-        """
+        """A half-width of the tube with which these bounds are a certificate; None if they are one or none exists."""
         tube = self.tube
         if tube is None or not -np.inf < self.margin <= 0:
             return None
@@ -489,11 +473,9 @@ class Certificate(Claim):
         return -rounded_down(-tube.half_width, 2)
 
     @property
+    @internal
     def wider_in_words(self) -> str:
-        """That the same data prove it outside a wider tube, with the same δ; empty if they prove it, or prove none.
-
-        :meta private:
-        """
+        """That the same data prove it outside a wider tube, with the same δ; empty if they prove it, or prove none."""
         if (width := self.wider_tube) is None:
             return ""
         read = by_door(f"certificate.with_tube({width:g})", f"certirl show FILE --tube {width:g}")
@@ -576,21 +558,17 @@ class Certificate(Claim):
         return tail_in_numbers(largest.tail or 0.0, largest.surrogate.columns, largest.name)
 
     @property
+    @internal
     def close_tail(self) -> str:  # type: ignore[override]
-        """The tail, and the τ that the margin needs, in words where the tail decides much; else empty.
-
-        :meta private:
-        """
+        """The tail, and the τ that the margin needs, in words where the tail decides much; else empty."""
         lost = self.losses.get("truncation tail", 0.0)
         if not self.holds or not lost > max(self.margin, self.estimated / 4):
             return ""
         return f"{self._tail_in_numbers}; this margin needs τ < {rounded_down(self.tail_needed, 2):.2g}"
 
+    @internal
     def enough_columns(self, tail: TailLike) -> str:
-        """`excessive_tail` with the number of columns that should be enough, by the declaration behind τ.
-
-        :meta private:
-        """
+        """`excessive_tail` with the number of columns that should be enough, by the declaration behind τ."""
         largest = self._largest_tail
         s, needed = largest.surrogate, self.tail_needed
         if not self.excessive_tail or not 0 < needed < np.inf:

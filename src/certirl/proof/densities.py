@@ -14,6 +14,7 @@ from certirl.functions.bases import Basis, gauss_legendre
 from certirl.functions.spread import inflation, spread_points
 from certirl.ground.domain import Array, Box, as_domain, as_n_actions, mesh
 from certirl.ground.doors import as_count, as_number, as_reals, call, shown, takes
+from certirl.ground.records import internal
 from certirl.proof.contradictions import of_density, refuse
 from certirl.proof.tails import Smooth, Tail
 
@@ -84,11 +85,9 @@ class DensityTail(Tail):
             return max(part.number(columns) for part in fitting)
         return _computed(self, columns.on(self.domain)).number
 
+    @internal
     def remedy(self, columns: Basis, limit: float) -> str:
-        """More next states, or a wider box of them, where these make τ too large.
-
-        :meta private:
-        """
+        """More next states, or a wider box of them, where these make τ too large."""
         if columns.dimension != len(self.domain):
             return super().remedy(columns, limit)
         found = _computed(self, columns.on(self.domain))

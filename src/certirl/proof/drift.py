@@ -18,7 +18,7 @@ from scipy.special import gammaincc, log_ndtr
 from certirl.ground import archive
 from certirl.ground.archive import Shape, Words
 from certirl.ground.domain import Array, Box
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 COEFFICIENTS = 2  # of each drift
 PEAK = 1 / sqrt(2 * pi)  # of the normal density
@@ -31,11 +31,9 @@ _STEPS = 100  # of Newton's method at most
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class DriftSums(Record):
-    """What the proof uses of the rows, states and next states in units in which the interval is [−1, 1].
-
-    :meta private:
-    """
+    """What the proof uses of the rows, states and next states in units in which the interval is [−1, 1]."""
 
     # of the rows of each action whose next states are inside: n, Σs, Σs², Σs', Σss' ``[A, 5]``
     inside: Annotated[Array, Shape("A 5")]

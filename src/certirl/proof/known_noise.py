@@ -31,7 +31,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box, as_states
 from certirl.ground.doors import as_count, as_delta, as_number, as_probability, by_door
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.proof.case import AS_READ, CASES, Declaration, allowed_tube, check_domain, no_case, without_switches
 from certirl.proof.certificate import Certificate, Forecast
 from certirl.proof.contradictions import of_drift, refuse
@@ -225,11 +225,9 @@ def _largest(values: Array) -> Array:
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class KnownNoise(Record):
-    """What a certificate with known noise rests on.
-
-    :meta private:
-    """
+    """What a certificate with known noise rests on."""
 
     domain: Box  # the interval of states
     discount: float  # γ
@@ -333,18 +331,14 @@ class GaussianCertificate(Certificate):
         return Reward(Cells((self.noise.reward.shape[-1],), box=self.domain), self.noise.reward)
 
     @property
+    @internal
     def declared(self) -> dict[str, str]:
-        """As of a `Certificate`.
-
-        :meta private:
-        """
+        """As of a `Certificate`."""
         return {"standard deviation of the noise": f"{self.noise.std:g}"}
 
+    @internal
     def as_reward(self) -> Reward:
-        """R as the reward of an answer.
-
-        :meta private:
-        """
+        """R as the reward of an answer."""
         return self.reward
 
     @property
@@ -396,11 +390,9 @@ class GaussianCertificate(Certificate):
     in_noise: ClassVar[str] = ""  # type: ignore[misc]  # bounds are exact, and estimates are their middles
 
     @property
+    @internal
     def missing(self) -> str:
-        """As of a `Certificate`.
-
-        :meta private:
-        """
+        """As of a `Certificate`."""
         if self.samples_needed is None and 0 < self.estimated < inf:
             return "no number of samples suffices with these cells: use more of them"
         return super().missing
@@ -441,11 +433,9 @@ class AffineGaussian(Declaration):
         object.__setattr__(self, "std", as_number(self.std, "std", least=0, strict=True))
         object.__setattr__(self, "cells", as_count(self.cells, "cells", least=2, most=_MOST_CELLS))
 
+    @internal
     def check(self, source: Source) -> None:
-        """Refuse states and data that no such proof exists for, and noise that is too narrow or too wide for them.
-
-        :meta private:
-        """
+        """Refuse states and data that no such proof exists for, and noise that is too narrow or too wide for them."""
         domain = source.domain
         check_domain("AffineGaussian", domain, source.periodic)
         narrowest = _NARROWEST * (domain[0][1] - domain[0][0]) / 2
@@ -463,6 +453,7 @@ class AffineGaussian(Declaration):
         source.check_noise()
         source.check_without_terminal()
 
+    @internal
     def certify(  # type: ignore[override]
         self,
         reward: Any,
@@ -476,10 +467,7 @@ class AffineGaussian(Declaration):
         tube: float | None,
         **_: Any,  # settings of searches
     ) -> GaussianCertificate:
-        """What is proved of a reward; settings are as in `certify`.
-
-        :meta private:
-        """
+        """What is proved of a reward; settings are as in `certify`."""
         delta = as_delta(0.05 if delta is None else delta)
         origin = as_source(source)
         self.check(origin)
@@ -495,11 +483,9 @@ class AffineGaussian(Declaration):
         draws = draw(origin.data, Legendre(COEFFICIENTS), count, origin.generator(rng, "certify_gaussian"))
         return case.conclude(draws.record(), delta=delta)
 
+    @internal
     def theorem(self, source: Source, policy: Policy, *, discount: float, tube: float | None) -> ByKnownNoise:
-        """The theorem by which a search proves rewards.
-
-        :meta private:
-        """
+        """The theorem by which a search proves rewards."""
         return ByKnownNoise(source, self, policy, discount, tube)
 
 

@@ -30,7 +30,7 @@ from certirl.functions.bases import Basis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 FIRST = 0.1  # the share of the decisions that fixes the prior of Lemma 1, and nothing else
 SCALES = (0.25, 0.06, 0.015)  # κ: precisions of the prior, as shares of the information that is expected
@@ -43,11 +43,9 @@ _ROUNDING = 1e-9  # of lengths: sums over decisions and roots of matrices
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class Odds(Record):
-    """Sums over decisions at one point θ̂; A actions, K functions x, m = (A − 1)K coefficients.
-
-    :meta private:
-    """
+    """Sums over decisions at one point θ̂; A actions, K functions x, m = (A − 1)K coefficients."""
 
     basis: Basis  # x
     reference: int  # the action 0 of the formulas

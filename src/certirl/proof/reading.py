@@ -18,7 +18,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array
 from certirl.ground.doors import setting
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 
 @archive.record
@@ -57,11 +57,9 @@ class Tube(Record):
     ties: float
     grid: ExpertGrid
 
+    @internal
     def times(self, unit: float) -> Tube:
-        """The same for a reward that is ``unit`` times as large.
-
-        :meta private:
-        """
+        """The same for a reward that is ``unit`` times as large."""
         return replace(self, shortfall=unit * self.shortfall, ties=unit * self.ties)
 
 

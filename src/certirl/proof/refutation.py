@@ -24,7 +24,7 @@ from certirl.functions.frame import frame
 from certirl.functions.inequalities import best_slope, sloped
 from certirl.ground import archive
 from certirl.ground.domain import Array
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.ground.status import Claim, chance, two_digits
 from certirl.proof.case import Case, too_many_functions
 from certirl.proof.certificate import CLEAR, least_enough
@@ -61,11 +61,9 @@ class RefutationGround(Record):
     tail: float | None
 
     @property
+    @internal
     def columns(self) -> Basis:
-        """The functions of the state.
-
-        :meta private:
-        """
+        """The functions of the state."""
         return self.cover.columns
 
 
@@ -142,11 +140,9 @@ class Refutation(Claim):
         return "certified infeasible" if self.holds else "infeasible" if self.refuted else "undetermined"
 
     @property
+    @internal
     def in_noise(self) -> str:  # type: ignore[override]
-        """That there may be a reward by the estimates, in words; empty if they speak against it beyond their noise.
-
-        :meta private:
-        """
+        """That there may be a reward by the estimates, in words; empty if they speak against it beyond their noise."""
         is_open = not self.refuted and self.samples_needed is None
         return "whether the class has a reward cannot be told yet: use more samples" if is_open else ""
 

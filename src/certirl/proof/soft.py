@@ -30,7 +30,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box, as_states, mesh
 from certirl.ground.doors import as_delta, as_number, as_probability
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.ground.status import chance
 from certirl.kernels.tensors import on_host
 from certirl.proof.case import AS_READ, Case
@@ -56,11 +56,9 @@ _ROWS = 1 << 14  # transitions worked on at once
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class KnownDynamics(Record):
-    """What a band rests on where drifts are affine and the noise is known.
-
-    :meta private:
-    """
+    """What a band rests on where drifts are affine and the noise is known."""
 
     domain: Box  # the interval of states
     std: float  # σ, of the noise
@@ -80,11 +78,9 @@ class KnownDynamics(Record):
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class ColumnDynamics(Record):
-    """What a band rests on where columns with a tail are declared.
-
-    :meta private:
-    """
+    """What a band rests on where columns with a tail are declared."""
 
     ground: Ground  # of the constant expert who takes the reference action, under −log π̂_0
     # Σ x f(s') over the fresh rows of every action, f what −log π̂_0 changes by with the log-odds up to second order,
@@ -108,11 +104,9 @@ class ColumnDynamics(Record):
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class Band(Record):
-    """With probability at least 1 − δ, bounds on the reward of every action at every state, the expert being soft.
-
-    :meta private:
-    """
+    """With probability at least 1 − δ, bounds on the reward of every action at every state, the expert being soft."""
 
     reference: int  # the action whose reward is given
     reference_reward: float  # r_0

@@ -22,7 +22,7 @@ from certirl.functions.frame import frame
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.ground.work import fold
 from certirl.kernels.sums import LONGEST, compiled_module
 from certirl.kernels.tensors import on_host
@@ -72,11 +72,9 @@ class Sums(Record):
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class Evidence(Sums):
-    """Sums over fresh transitions for one surrogate, with P pairs of actions (`Surrogate.pairs`).
-
-    :meta private:
-    """
+    """Sums over fresh transitions for one surrogate, with P pairs of actions (`Surrogate.pairs`)."""
 
     residuals: Annotated[Array, Shape("A k")]  # Σ x Y_c ``[A, k]``
     residual_moments: Annotated[Array, Shape("P …")]  # Σ χ Y_cY_d ``[P, *wide]``
@@ -97,11 +95,9 @@ class Evidence(Sums):
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class ResidualSums(Sums):
-    """Sums over fresh transitions for one cover; p = K − 1 functions ψ_2 … ψ_K, k columns.
-
-    :meta private:
-    """
+    """Sums over fresh transitions for one cover; p = K − 1 functions ψ_2 … ψ_K, k columns."""
 
     residuals: Array  # Σ E_c(ψ_i) x ``[A, p, k]``
     moments: Array  # Σ χ E_c(ψ_i)E_d(ψ_j) for the pairs of `row_pairs` ``[G, *wide]``

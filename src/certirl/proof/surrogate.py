@@ -23,16 +23,14 @@ from certirl.functions.reward import BoundedReward, values_of
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class Surrogate(Record):
-    """Everything that is fixed before the fresh data are read; A actions, k columns, m = k·len(used) functions.
-
-    :meta private:
-    """
+    """Everything that is fixed before the fresh data are read; A actions, k columns, m = k·len(used) functions."""
 
     columns: Basis  # φ; all arrays below are in their harmonics h
     reward: BoundedReward  # R in units
@@ -218,6 +216,7 @@ def mesh_of(columns: Basis, compared: int) -> Mesh:
     return frame(columns).band(log_term(2 * compared, 0.05))
 
 
+@internal
 class Evaluation:
     """Values of f_1, …, f_{m−1} and V̂, and of the functions π_d h_j that they are made of, at states.
 
@@ -229,8 +228,6 @@ class Evaluation:
         reached: how many sums of them `totals` returns.
         alone: the f_i and V̂ in harmonics of one coordinate ``[m, K]``, and the number of harmonics, where nothing else
             is needed; else None.
-
-    :meta private:
     """
 
     def __init__(self, surrogate: Surrogate) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from certirl.functions.bases import Basis, fewest
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_count, as_flag, as_number, as_reals, by_door, call, setting, shown, takes
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 
 _EXPLICIT = 400  # coefficients that are summed up one by one; the rest is a geometric series
 _LEAST = 1e-8  # the least ratio of drift to noise that is computed with; smaller ones count as this
@@ -35,11 +35,9 @@ _STEP_V, _STEP_MEAN, _OUTSIDE, _INSIDE = 0.004, 0.01, 4.0, 6.0  # the meshes of 
 _REACHES = np.geomspace(1e-3, 10, 60)  # of rate × distance into the complex plane, for drifts that are not affine
 
 
+@internal
 class LeastNoise(NamedTuple):
-    """Noise with a density that is symmetric and falls on both sides of 0.
-
-    :meta private:
-    """
+    """Noise with a density that is symmetric and falls on both sides of 0."""
 
     scale: float  # a unit of length, about a standard deviation
     beyond: Callable[[Array], Array]  # P(ξ > x) for x ≥ 0, of an array
@@ -86,21 +84,19 @@ class Tail(Record, ABC):
             0.47
         """
 
+    @internal
     def least_noise(self, dimension: int, coordinates: Sequence[int] | None = None) -> list[LeastNoise]:
         """Noise that each coordinate of the next state has at least; empty if none is declared.
 
         ``dimension`` is that of the state, or of a component with these ``coordinates``; None for all.
-
-        :meta private:
         """
         return []
 
+    @internal
     def remedy(self, columns: Basis, limit: float) -> str:
         """What to change where no number of columns makes τ small enough, in words.
 
         With the columns τ comes nearest to the limit, which it must be below.
-
-        :meta private:
         """
         return f"what is declared must be smoother, or {setting('discount')} smaller"
 
@@ -223,11 +219,9 @@ class AdditiveNoise(Tail):
         """
         return min(2.0, self.norms[0] * self.derivatives[0] * float(np.sum(differences)))
 
+    @internal
     def least_noise(self, dimension: int, coordinates: Sequence[int] | None = None) -> list[LeastNoise]:
-        """That of the only coordinate.
-
-        :meta private:
-        """
+        """That of the only coordinate."""
         return [] if self.noise is None else [self.noise]
 
     def _bounds(self, orders: int) -> list[float]:
@@ -413,11 +407,9 @@ class GaussianNoise(Tail):
                 shift = float(np.linalg.norm(slope @ moved / std))
         return min(2.0, shift) if self.truncated else 2 * math.erf(shift / math.sqrt(8))
 
+    @internal
     def least_noise(self, dimension: int, coordinates: Sequence[int] | None = None) -> list[LeastNoise]:
-        """Gaussian noise of every coordinate; of truncated noise nothing is known next to the ends.
-
-        :meta private:
-        """
+        """Gaussian noise of every coordinate; of truncated noise nothing is known next to the ends."""
         each = [] if self.truncated else _of_coordinates(np.asarray(self.std), dimension, coordinates, "std").tolist()
         words = "Gaussian of standard deviation at least {:g}"
         return [LeastNoise(std, partial(_beyond, std), words.format(std)) for std in each]

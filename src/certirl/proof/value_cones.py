@@ -27,7 +27,7 @@ from certirl.functions.inequalities import log_term
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.proof.case import Case, Part
 
 # Cones are halved until training data exceed the forecast error CLEAR times, or until there are CONES of them.
@@ -38,11 +38,9 @@ MOST_BESIDE = 200  # comparisons beside the switches
 _FLAT, _AT_ONCE = 1e-10, 30  # of least squares: what counts as no slope, and columns that are added at once
 
 
+@internal
 class Comparisons(NamedTuple):
-    """States, alternative actions and the expert, ordered by alternative action.
-
-    :meta private:
-    """
+    """States, alternative actions and the expert, ordered by alternative action."""
 
     states: Array  # ``[m, d]``, all farther than the tube from the expert's switches
     actions: NDArray[np.intp]  # the alternative ``[m]``
@@ -91,12 +89,11 @@ def _distances(case: Case, states: Array) -> Array:
 
 @archive.record
 @dataclass(frozen=True, eq=False)
+@internal
 class Cover(Record):
     """Cones that cover the value functions of a component, and the mixtures that should exclude them.
 
     Its numbers are w·x for the p directions w of every cone and its mixture x, and ±e_i·x for the last mixture.
-
-    :meta private:
     """
 
     name: str  # of the component; empty for the only one

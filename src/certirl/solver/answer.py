@@ -13,18 +13,17 @@ from certirl.data.coverage import Coverage
 from certirl.functions.features import Feature, Features
 from certirl.functions.reward import Reward
 from certirl.ground import archive
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.ground.status import Finding, weakest
 
 
+@internal
 class Answer(Record):
     """An answer of `solve`.
 
     Attributes:
         findings: the facts that decide `status` and `reason`.
         reward: R, or None.
-
-    :meta private:
     """
 
     findings: tuple[Finding, ...]
@@ -50,18 +49,14 @@ class Answer(Record):
         """The cause of the status in a sentence, and what to change; the line "checks" names further causes."""
         return self._weakest.sentence
 
+    @internal
     def noted(self, finding: Finding) -> Self:
-        """The same with one more finding, named first, which does not change the status.
-
-        :meta private:
-        """
+        """The same with one more finding, named first, which does not change the status."""
         return self._with(findings=(replace(finding, status=self.status), *self.findings))
 
+    @internal
     def judged(self, *findings: Finding) -> Self:
-        """The same with these findings in place of its own: they alone decide the status.
-
-        :meta private:
-        """
+        """The same with these findings in place of its own: they alone decide the status."""
         return self._with(findings=findings)
 
     def _with(self, **changed: Any) -> Self:

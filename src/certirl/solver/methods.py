@@ -16,7 +16,7 @@ from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.features import Feature, check_features, check_no_terminal
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_number, by_door, setting, shown
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.proof.case import REFUSED
 
 if TYPE_CHECKING:
@@ -61,11 +61,9 @@ class Program(Record):
             as_number(self.cover, "cover", least=0, strict=True, meaning="a radius")
         check_slack(self.slack)
 
+    @internal
     def check(self, asked: Request, *, several: bool) -> None:
-        """Refuse problems that the program does not solve, and fields that do not fit this one.
-
-        :meta private:
-        """
+        """Refuse problems that the program does not solve, and fields that do not fit this one."""
         if asked.policy.constant is None:
             raise ValueError(f"method=certirl.Program(…) {FOR_ONE_ACTION}")
         if asked.source is not None and asked.source.has_terminal_states:
@@ -85,11 +83,9 @@ class Program(Record):
         if self.cover is not None:
             as_radius(self.cover, asked.domain)
 
+    @internal
     def unused(self, asked: Request) -> dict[str, str]:
-        """Why some keywords would be without effect, by name.
-
-        :meta private:
-        """
+        """Why some keywords would be without effect, by name."""
         why = {"trials": f"{setting('trials')} {FOR_POLICIES}"}
         if asked.is_log:
             why["effects"] = (
@@ -130,11 +126,9 @@ class ValueForm(Record):
             as_number(self.smoothness, "smoothness", least=0, meaning="a price")
         check_slack(self.slack)
 
+    @internal
     def check(self, asked: Request, *, several: bool) -> None:
-        """Refuse problems that the value form does not solve, and fields that do not fit this one.
-
-        :meta private:
-        """
+        """Refuse problems that the value form does not solve, and fields that do not fit this one."""
         _check_states(asked, self.margin)
         if self.smoothness is not None and len(asked.domain) > MOST_COORDINATES:
             raise ValueError(
@@ -142,11 +136,9 @@ class ValueForm(Record):
                 f"{len(asked.domain)}: leave it out"
             )
 
+    @internal
     def unused(self, asked: Request) -> dict[str, str]:
-        """Why some keywords would be without effect, by name.
-
-        :meta private:
-        """
+        """Why some keywords would be without effect, by name."""
         return _without_effect(asked, "the value form, as of problems with terminal states")
 
 
@@ -182,20 +174,16 @@ class FeatureForm(Record):
         check_margin(self.margin)
         check_slack(self.slack)
 
+    @internal
     def check(self, asked: Request, *, several: bool) -> None:
-        """Refuse problems for which there are no rewards of these features.
-
-        :meta private:
-        """
+        """Refuse problems for which there are no rewards of these features."""
         _check_states(asked, self.margin)
         if not asked.origin.has_terminal_states:
             check_no_terminal(self.features)
 
+    @internal
     def unused(self, asked: Request) -> dict[str, str]:
-        """Why some keywords would be without effect, by name.
-
-        :meta private:
-        """
+        """Why some keywords would be without effect, by name."""
         return _without_effect(asked, "rewards of features")
 
 

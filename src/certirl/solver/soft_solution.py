@@ -18,7 +18,7 @@ from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, Box, as_actions, as_rows, as_states, like_input
 from certirl.ground.doors import as_count, as_probability
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.ground.status import Finding
 from certirl.proof.soft import Band
 from certirl.solver.answer import Answer
@@ -227,11 +227,9 @@ class SoftSolution(Answer):
         actions = [action for action in range(self.n_actions) if action != self.reference]
         return float(np.median([self.standard_error(states, action) for action in actions]))
 
+    @internal
     def as_read(self, file: str) -> SoftSolution:
-        """Refuse a solution that contradicts itself.
-
-        :meta private:
-        """
+        """Refuse a solution that contradicts itself."""
         as_probability(self.discount, "discount")
         A, (rows, size, _) = self.n_actions, self.covariances.shape
         if {len(self.effects), len(self.counts)} != {A} or rows not in (1, A) or size != self.reward.basis.size:

@@ -41,7 +41,7 @@ from certirl.ground.domain import (
     number_of,
 )
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
-from certirl.ground.records import Record
+from certirl.ground.records import Record, internal
 from certirl.ground.status import DECLARE_TAIL, Claim, Finding, Reason, chance, rounded_down, two_digits
 from certirl.proof.case import too_many_functions
 from certirl.proof.cells import CellCertificate
@@ -87,11 +87,9 @@ class Share(Record):
         """The upper end."""
         return binomial_interval(self.count, self.n)[1] if self.n else 1.0
 
+    @internal
     def as_read(self, file: str) -> Share:
-        """Refuse a count that is none.
-
-        :meta private:
-        """
+        """Refuse a count that is none."""
         as_count(self.count, "the count of a share", least=0, most=as_count(self.n, "the size of a share", least=0))
         return self
 
@@ -125,18 +123,14 @@ class Asked(Record):
     checks: int
 
     @classmethod
+    @internal
     def of(cls, counts: Counts | None) -> Asked | None:
-        """The counts so far; None without a simulator.
-
-        :meta private:
-        """
+        """The counts so far; None without a simulator."""
         return None if counts is None else cls(counts.most("answer"), counts.most("trials"), counts.most("checks"))
 
+    @internal
     def as_read(self, file: str) -> Asked:
-        """These counts, each checked to be a whole number in its range.
-
-        :meta private:
-        """
+        """These counts, each checked to be a whole number in its range."""
         for name in ("answer", "trials", "checks"):
             as_count(getattr(self, name), f"stats.asked.{name}", least=0)
         return self
@@ -169,11 +163,9 @@ class Estimate(Component):
     action_values: Annotated[Array, Shape("A columns.size")]
     variances: Annotated[Array, Shape("B columns.size columns.size")] | None = None
 
+    @internal
     def as_read(self, file: str) -> Estimate:
-        """Refuse functions of another domain.
-
-        :meta private:
-        """
+        """Refuse functions of another domain."""
         if self.basis.domain != self.columns.domain:
             raise ValueError(f"the functions of component {self.name} must have one domain")
         return self
@@ -315,11 +307,9 @@ class Diagnostics(Record):
     log_notes: tuple[str, ...] = ()
     asked: Asked | None = None
 
+    @internal
     def as_read(self, file: str) -> Diagnostics:
-        """Refuse numbers that these cannot be, and a value form without its own.
-
-        :meta private:
-        """
+        """Refuse numbers that these cannot be, and a value form without its own."""
         for name in _NOT_NEGATIVE:
             value, most = getattr(self, name) or 0, 1 if name in _SHARES else inf
             if value < 0 or value > most:
@@ -498,11 +488,9 @@ class Solution(Answer):
 
     _derived: ClassVar[tuple[str, ...]] = ("status", "reason", "domain")
 
+    @internal
     def proved_by(self, proof: CellCertificate) -> Solution:
-        """The same with what is proved by cells: certified where that holds, else with what is missing.
-
-        :meta private:
-        """
+        """The same with what is proved by cells: certified where that holds, else with what is missing."""
         solution = replace(self, certificate=proof)
         if proof.holds:
             return solution.judged(Reason.CERTIFIED.finding(proved=proof.proved))
@@ -683,11 +671,9 @@ class Solution(Answer):
 
         return plots.solution(self, path=path, problem=problem, plane=plane, ax=ax)
 
+    @internal
     def as_read(self, file: str) -> Solution:
-        """Refuse a solution that contradicts itself; its claims are those of the file.
-
-        :meta private:
-        """
+        """Refuse a solution that contradicts itself; its claims are those of the file."""
         _check_read(self)
         read = replace(self, file=file)
         boxes = self.stats.terminal
