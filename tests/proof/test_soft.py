@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.fit.logit import maximise
 from certirl.ground.domain import as_domain
 from certirl.proof.drift import Drift
 from certirl.proof.known_noise import _Kernel
@@ -139,6 +140,15 @@ def test_the_set_of_log_odds_is_that_of_the_note(problem, tail):
     reach = odds.reach(0.1)
     smallest = min(sets, key=lambda square: np.trace(square @ known))
     assert reach @ reach.T == pytest.approx(smallest, rel=0.01, abs=0.01 * np.abs(smallest).max())
+
+
+def test_the_likeliest_log_odds_are_found_from_afar():
+    # Whole steps of Newton's method go ever farther from there, to odds that no number holds.
+    rng = np.random.default_rng(0)
+    states = rng.uniform(-1, 1, (3000, 1))
+    actions = decide(chances_of(THREE.basis, THREE.theta, states), rng)
+    near, far = (maximise(THREE.basis, states, actions, size * THREE.theta, 0) for size in (1, 20))
+    assert far == pytest.approx(near, abs=1e-6)
 
 
 def test_of_dependent_decisions_too():

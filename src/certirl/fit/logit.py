@@ -30,6 +30,7 @@ PATIENCE = 2  # degrees without a better likelihood after which no higher ones a
 GROUPS = 10  # of decisions with similar probabilities, whose shares are compared with these
 HIGHER, BEFORE, FREE = "log-odds of a higher degree", "the action before", "free log-odds"  # that are tested
 _STEPS = 60  # of Newton's method at most
+_OVERSHOT = 0.5  # of the slope at the start of a step: a step that ends steeper downhill is halved
 _BLOCK = 1 << 15  # decisions worked on at once
 
 
@@ -184,15 +185,20 @@ def maximise(basis: Basis, states: Array, actions: NDArray[np.intp], start: Arra
 
 def newton(start: Array, derivatives: Callable[[Array], tuple[Array, Array]], decisions: int, ridge: float) -> Array:
     """Where a concave likelihood less ridge·|θ|²/2 is largest; ``derivatives`` are its slope and its information."""
-    theta = start.copy()
+    theta, (slope, known) = start.copy(), derivatives(start)
     for _ in range(_STEPS):
-        slope, known = derivatives(theta)
         uphill = slope - ridge * theta
         step = np.linalg.solve(known + ridge * np.eye(len(known)), uphill)
         size = sqrt(max(float(step @ known @ step), 0.0) / max(decisions, 1))
-        theta = theta + step * min(1.0, 1.0 / max(size, 1e-300))
-        if float(uphill @ step) < 1e-16 * max(decisions, 1):
-            break
+        is_last = float(uphill @ step) < 1e-16 * max(decisions, 1)
+        step *= min(1.0, 1.0 / max(size, 1e-300))
+        if is_last:
+            return theta + step
+        slope, known = derivatives(theta + step)
+        while (slope - ridge * (theta + step)) @ step < -_OVERSHOT * (uphill @ step):
+            step /= 2
+            slope, known = derivatives(theta + step)
+        theta = theta + step
     return theta
 
 

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import exp, log
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -346,7 +345,7 @@ def _columns(
     check_draws(origin, count, case)
     origin.check_has_noise()
     ends = np.array([odds.basis.value_range(row) for row in odds.coefficients])
-    costs = tuple(log(sum(exp(end) for end in side)) for side in ends.T)
+    costs = tuple(map(float, np.logaddexp.reduce(ends, axis=0)))
     reward = bounded(_Cost(odds), origin.domain, costs)
     training, fresh = split(origin, columns, count, rng, False, role="certify", paired=paired, design=case.design)
     fit = fit_surrogates(case, reward, training, samples=planned(origin, count, fresh), delta=spending["dynamics"])
