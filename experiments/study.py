@@ -1,8 +1,9 @@
 """The command line of the files here; their trials, results and options are those of `certirl reproduce`.
 
 An experiment is a module as `certirl.paper.study` describes it, or has, in place of ``run``, ``PARTS``: functions
-``(arguments, runner) -> numbers`` by name, each written to a file of its own, and ``SENTENCE``, what they show. With
-``FILES``, what they are, its arguments have the ``path`` of files that are not in the project.
+``(arguments, runner)`` by name that give numbers, or Findings with a picture, each written to files of its own, and
+``SENTENCE``, what they show. With ``FILES``, what they are, its arguments have the ``path`` of files that are not in
+the project.
 """
 
 from __future__ import annotations
@@ -52,10 +53,11 @@ def main(experiment: Any, words: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _part(experiment: Any, numbers: Callable[[Any, Runner], dict[str, Any]]) -> Any:
+def _part(experiment: Any, numbers: Callable[[Any, Runner], dict[str, Any] | Findings]) -> Any:
     """One part of an experiment as `carry_out` wants it."""
 
     def run(arguments: Any, runner: Runner) -> Findings:
-        return Findings(numbers(arguments, runner), [], None, experiment.SENTENCE)
+        found = numbers(arguments, runner)
+        return found if isinstance(found, Findings) else Findings(found, [], None, experiment.SENTENCE)
 
     return SimpleNamespace(__file__=experiment.__file__, run=run)
