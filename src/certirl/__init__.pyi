@@ -34,6 +34,7 @@ from certirl.solver.soft_solution import SoftSolution as SoftSolution
 from certirl.solver.solution import Solution as Solution
 from certirl.solver.solution import load as load
 from certirl.solver.solve import solve as solve
+from certirl.solver.stability import stability as stability
 
 __all__: list[str]
 __version__: str

@@ -22,6 +22,7 @@ from certirl.show import charts, svg
 from certirl.show.charts import Picture
 from certirl.solver.soft_solution import SoftSolution
 from certirl.solver.solution import Solution
+from certirl.solver.stability import Stability
 
 MOST_PICTURES = 2
 MOST_ROWS = 40  # of a table
@@ -41,6 +42,7 @@ _PICTURES: dict[type[Record], Callable[[Any], Sequence[Picture]]] = {
     Refutation: lambda proof: (charts.budget(proof),),
     Reward: charts.reward_charts,
     Coverage: charts.coverage_charts,
+    Stability: charts.stability_charts,
     FeaturePath: lambda path: (charts.feature_path_chart(path),),
 }
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from certirl.proof.certificate import Certificate
     from certirl.solver.soft_solution import SoftSolution
     from certirl.solver.solution import Solution
+    from certirl.solver.stability import Stability
 
 # Okabe and Ito's colours, distinguishable with every kind of colour vision and in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -506,10 +507,7 @@ def _soft_line(solution: SoftSolution, names: Names) -> Chart:
         finite = np.isfinite(low) & np.isfinite(high)
         low, high = (np.where(finite, side, np.nan) for side in (low, high))
         curves.append(Curve(label, s, middle, low, high, colour=action, band=words if finite.any() else ""))
-    low, high = _range([curve.y for curve in curves])
-    least, most = _range([side for curve in curves for side in (curve.lower, curve.upper) if side is not None])
-    height = high - low  # bands are shown as far as another such height
-    low, high = min(low, max(least, low - height)), max(high, min(most, high + height))
+    low, high = _with_bands(curves)
     letters = "s" if len(actions) == 1 else "s, a"
     return Chart("", names.coordinate(0, 1), f"reward R({letters})", tuple(curves), low=low, high=high)
 
@@ -906,6 +904,28 @@ def _coverage_map(coverage: Coverage, action: int | None, plane: Plane) -> Map:
     return sheet._replace(held="").map("", label, np.where(shown > 0, shown, np.nan).ravel(), **words)
 
 
+def stability_charts(found: Stability, *, plane: Plane = FIRST) -> tuple[Chart | Map, ...]:
+    """R of the whole log and where nine in ten halves have it; on a box how far they are apart."""
+    if found.whole.reward is None or all(half.reward is None for half in found.halves):
+        raise ValueError("there is no reward to draw: neither halves nor the whole log have one")
+    names, reward = Names.of(found), found.whole.reward
+    sheet = None if len(found.domain) == 1 else Sheet.of(found.domain, plane, None, names)
+    states = _line(found.domain)[:, None] if sheet is None else sheet.states
+    labels = [names.action(action) for action in range(reward.n_actions or 1)] if reward.of_actions else [""]
+    each = zip(labels, *(part.reshape(len(labels), -1) for part in found.band(states)), strict=True)
+    if sheet is not None:
+        words: dict[str, Any] = {"hatched": np.asarray(reward.extrapolated(states)), "hatched_label": "extrapolated"}
+        bands = ((name, high - low) for name, _, low, high in each if (high > low).any())
+        label = "width of the band of nine in ten halves"
+        return tuple(sheet.map(name, label, width, is_robust=True, **words) for name, width in bands)
+    curves = tuple(
+        Curve(name, states[:, 0], middle, low, high, colour=number, band="nine in ten halves")
+        for number, (name, middle, low, high) in enumerate(each)
+    )
+    low, high = _with_bands(curves)
+    return (Chart("", names.coordinate(0, 1), "reward R", curves, low=low, high=high),)
+
+
 # Numbers -------------------------------------------------------------------------------------------------------------
 
 
@@ -950,6 +970,14 @@ def log_ticks(low: float, high: float) -> list[float]:
         if len(ticks) > 2:
             return ticks[:: -(-len(ticks) // 7)]
     return sorted({low, high})
+
+
+def _with_bands(curves: Iterable[Curve]) -> tuple[float, float]:
+    """The range of curves, and of their bands as far as another such height above and below."""
+    each = tuple(curves)
+    low, high = _range([curve.y for curve in each])
+    least, most = _range([side for curve in each for side in (curve.lower, curve.upper) if side is not None])
+    return min(low, max(least, 2 * low - high)), max(high, min(most, 2 * high - low))
 
 
 def _range(arrays: Iterable[Array]) -> tuple[float, float]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from certirl.proof.certificate import Certificate
     from certirl.solver.soft_solution import SoftSolution
     from certirl.solver.solution import Solution
+    from certirl.solver.stability import Stability
 
 __all__ = [
     "budget",
@@ -38,6 +39,7 @@ __all__ = [
     "reward",
     "rounds",
     "solution",
+    "stability",
     "value",
 ]
 
@@ -243,6 +245,26 @@ def coverage(
         'state s'
     """
     return arrange(charts.coverage_charts(coverage, action=action, plane=plane), ax=ax, path=path, plane=plane)
+
+
+@typed
+def stability(found: Stability, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
+    """Draw the reward of a whole log, and where nine in ten halves of the log have it; on a box how far apart.
+
+    Args:
+        found: what to draw.
+        plane: the two coordinates of a map, by number or name.
+        ax: where, as in `solution`.
+        path: where to write the picture, if anywhere.
+
+    Example:
+        >>> log = certirl.problems.soft_walk().log(episodes=40, steps=50, rng=0)
+        >>> found = certirl.stability(log, discount=0.9, expert=certirl.SoftExpert(reference=0), repeats=4, rng=0)
+        >>> ax = certirl.plots.stability(found, path="stability.png")
+        >>> ax.get_ylabel()
+        'reward R'
+    """
+    return arrange(charts.stability_charts(found, plane=plane), ax=ax, path=path, plane=plane)
 
 
 @typed
