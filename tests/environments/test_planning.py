@@ -289,3 +289,29 @@ def test_a_plan_takes_the_name_of_a_file_and_refuses_no_start_states(tmp_path):
         plan(log, reward, discount=0.9, starts=np.zeros((0, log.states.shape[1])))
     with pytest.raises(ValueError, match="a log has no reward of its own"):
         plan(log, discount=0.9)
+
+
+def test_a_fitted_value_has_the_levels_and_the_differences_of_its_goals():
+    """Of goals that the functions can reach both are exact, in any unit; of others what decides counts most."""
+    rng, basis = np.random.default_rng(0), certirl.Legendre(4)
+    after = rng.uniform(-1, 1, (3, 200, 1))
+    exact, over = np.array([1.0, -2.0, 0.5, 0.3]), np.zeros((3, 200), dtype=bool)
+    goals = np.stack([basis.values(rows) @ exact for rows in after])
+    for unit in (1.0, 1e-4, 1e4):
+        found, error = plans._fit(basis, after, unit * goals, over)
+        assert found == pytest.approx(unit * exact) and error < 1e-6
+    odd = goals + 0.5 * np.sin(9 * after[:, :, 0])
+    ones = [plans._fit(basis, after, unit * odd, over)[0] / unit for unit in (1.0, 1e-4, 1e4)]
+    assert ones[1] == pytest.approx(ones[0]) and ones[2] == pytest.approx(ones[0])
+    # A term that all actions share says nothing of which is best.
+    shared = goals + 3 * np.sin(9 * after[:1, :, 0])
+    found, error = plans._fit(basis, after, shared, over)
+    apart = np.stack([basis.values(rows) @ (found - exact) for rows in after])
+    assert np.ptp(apart, axis=0).mean() < 0.3 * np.ptp(goals, axis=0).mean() and error > 0.5
+
+
+def test_what_a_terminal_state_pays_goes_on_for_ever():
+    walk = Line(10, goal=True)
+    found = plan(walk, lambda s: np.where(s[:, 0] > 0.95, 2.0, -1.0), discount=0.8, points=11)
+    steps = np.arange(10, -1, -1)
+    assert found.value(np.linspace(0, 1, 11)) == pytest.approx(-(1 - 0.8**steps) / 0.2 + 0.8**steps * 10, abs=1e-9)

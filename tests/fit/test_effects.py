@@ -21,8 +21,8 @@ class Noisy:
 
     domain, periodic, is_terminal = BOX, (), None
 
-    def __init__(self, spread, draws=4000):
-        self.rng = np.random.default_rng(0)
+    def __init__(self, spread, draws=4000, seed=0):
+        self.rng = np.random.default_rng(seed)
         self.states = self.rng.uniform(-0.7, 0.7, (draws, 2)) * [1, 20]
         self.after = np.stack([moved(self.states, a) + spread * self.rng.standard_normal((draws, 2)) for a in range(2)])
 
@@ -35,6 +35,15 @@ class Noisy:
 
     def nearby(self):
         return Nearby.of(self.states, self.after[None], self, noiseless=False)
+
+
+class Kinked:
+    """Steps without noise whose size has a kink."""
+
+    n_actions, domain = 2, ((-1.0, 1.0),)
+
+    def sample(self, states, action, rng):
+        return np.clip(0.5 * states + (0.4 * np.abs(states) if action else -0.2), -1, 1)
 
 
 @pytest.mark.parametrize("made", ["regressed", "nearby"])
@@ -82,3 +91,31 @@ def test_richer_bases_have_the_degree_asked_for_and_no_more_functions_than_is_al
         assert found == of_degree(BOX, allowed) and found.size == (allowed + 1) * (allowed + 2) // 2 <= MOST_COLUMNS
     wound = richer(of_degree(BOX, 20, (0,)), 2.0)  # of total degree d with a periodic coordinate there are (d + 1)²
     assert wound.size == 24**2 and wound.size < MOST_COLUMNS < 25**2
+
+
+def test_the_error_of_a_model_is_that_of_its_mean_next_states_over_the_effect_of_an_action():
+    found, expected = [], []
+    for seed in range(30):
+        noisy = Noisy(SPREAD, draws=200, seed=seed)
+        learned, states = noisy.regressed(), noisy.states
+        units = np.std(np.concatenate(noisy.after - states), axis=0)
+        means = np.stack([learned._mean(states, action) / units for action in range(2)])
+        true = np.stack([moved(states, action) / units for action in range(2)])
+        found.append(learned.error**2)
+        expected.append(np.mean((means - true) ** 2) / np.mean((true - true.mean(axis=0)) ** 2))
+    assert np.mean(found) == pytest.approx(np.mean(expected), rel=0.25)
+
+
+@pytest.mark.parametrize(("size", "none"), [(0.5, True), (2.0, False)])
+def test_noise_is_none_below_a_share_of_the_box(size, none):
+    assert Noisy(size * NOISELESS * BOX.width, draws=300).regressed().noiseless == none
+
+
+def test_the_error_of_observed_effects_is_what_action_values_miss_over_the_effect_of_an_action():
+    settings = {"discount": 0.5, "basis": certirl.Legendre(7), "samples": 2000, "rng": 0}
+    still = certirl.solve(Kinked(), expert=lambda states: (states[:, 0] > -0.9).astype(int), **settings)
+    places = still.compared.states[:, 0]
+    true = np.stack([still.value(Kinked().sample(places[:, None], action, None)) for action in range(2)])
+    missed = np.sqrt(np.mean((still.action_values(places) - true) ** 2))
+    effect = np.sqrt(2 * np.mean((true - true.mean(axis=0)) ** 2))
+    assert still.stats.model_error == pytest.approx(missed / effect, rel=0.3)

@@ -7,7 +7,7 @@ from scipy.optimize import linprog, minimize
 import certirl
 from certirl import steps
 from certirl.fit.program import LeastVariance, LinearProgram, least_norm
-from certirl.fit.recover import OBJECTIVES, _coarse_radius, between, cover_points
+from certirl.fit.recover import OBJECTIVES, _coarse_radius, _unlisted, between, cover_points
 from certirl.ground.domain import as_domain
 from certirl.ground.status import Reason
 
@@ -238,3 +238,36 @@ def test_the_shortest_solution_is_the_shortest():
 def test_criteria_and_components_must_fit():
     with pytest.raises(ValueError, match="1 components but 2 criteria"):
         steps.recover([EXACT, EXACT], components=EXACT.basis.components)
+
+
+def test_components_with_different_numbers_of_functions_are_solved_as_one_program():
+    rng = np.random.default_rng(0)
+    rows = {(j, a): rng.normal(size=(6, size)) + 0.5 for j, size in enumerate((2, 4)) for a in range(2)}
+    program = LinearProgram([2, 4], 2)
+    for (j, a), some in rows.items():
+        program.add(j, a, some)
+    answer = program.solve()
+    # min Σ|x_j| with x_j·g ≥ m_ja and Σ_j m_ja ≥ 1, in x⁺ and x⁻ of both components and m_00, m_01, m_10, m_11
+    above, first = [], (0, 4)
+    for (j, a), some in rows.items():
+        left = np.zeros((6, 16))
+        left[:, first[j] : first[j] + 2 * some.shape[1]] = np.hstack([-some, some])
+        left[:, 12 + 2 * j + a] = 1
+        above.append(left)
+    sums = np.zeros((2, 16))
+    sums[[0, 0, 1, 1], [12, 14, 13, 15]] = -1
+    bounds = [(0, None)] * 12 + [(None, None)] * 4
+    limits = np.append(np.zeros(24), [-1, -1])
+    peer = linprog(np.r_[np.ones(12), np.zeros(4)], A_ub=np.vstack([*above, sums]), b_ub=limits, bounds=bounds)
+    assert answer.status == "optimal" and [len(x) for x in answer.x] == [2, 4]
+    assert sum(np.abs(x).sum() for x in answer.x) == pytest.approx(peer.fun)
+    lowest = sum(np.array([(rows[j, a] @ answer.x[j]).min() for a in range(2)]) for j in range(2))
+    assert lowest.min() >= 1 - 1e-6
+
+
+def test_states_that_are_rows_already_are_not_listed_again():
+    box = as_domain(((0.0, 1.0), (0.0, 100.0)))
+    rows = np.array([[0.5, 20.0], [0.1, 90.0]])
+    states = np.array([[0.5, 20.0], [0.5, 20.01], [0.1, 90.0 + 1e-9], [0.100001, 90.0]])
+    assert _unlisted(states, rows, box).tolist() == states[[1, 3]].tolist()
+    assert _unlisted(states[:0], rows, box).shape == (0, 2)
