@@ -4,13 +4,14 @@ from math import log
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 import certirl
 from certirl import Fourier, Legendre, product
 from certirl.data.source import as_source
 from certirl.proof import contradictions
 from certirl.proof.contradictions import _chances, distance_from, excess
-from certirl.proof.drift import DriftSums, fit_drift, rows_of, wall_of
+from certirl.proof.drift import Drift, DriftSums, fit_drift, rows_of, wall_of
 from systems import Moving
 
 TANK = Moving(((0.0, 4.0),), (0.1, 0.7), keep=0.85, std=0.5, tail=certirl.dynamics.GaussianNoise(std=0.5, slope=0.85))
@@ -227,3 +228,17 @@ def test_all_say_nothing_or_one_sentence_and_refuse_raises_it():
     contradictions.refuse("")
     with pytest.raises(ValueError, match="one sentence"):
         contradictions.refuse("one sentence")
+
+
+@pytest.mark.parametrize(("share", "refused"), [(0.9, False), (1.15, True)])
+def test_known_noise_is_refused_from_the_inequality_of_dvoretzky_kiefer_and_wolfowitz_on(share, refused):
+    """Ranks of noise that bend by D around the median, the same in all quarters: five groups of rows, both sides."""
+    n = 4_000
+    most = np.sqrt(log(2 * 5 * 2 / contradictions.MISTAKEN) / (2 * n))
+    ranks = (np.arange(n) + 0.5) / n
+    bent = ranks - share * most * np.maximum(1 - np.abs(ranks - 0.5) / 0.3, 0)
+    order = np.random.default_rng(0).permutation(n)
+    drift = Drift(np.zeros((1, 2)), np.zeros((1, 2, 2)), 0.1)
+    states = np.arange(n) % 4 / 2 - 0.75 + 1e-3 * np.random.default_rng(1).uniform(size=n)
+    rows = states[order], np.zeros(n, dtype=int), 0.1 * ndtri(bent)[order]
+    assert bool(contradictions.of_drift(drift, *rows, np.random.default_rng(0))) == refused

@@ -9,6 +9,7 @@ import pytest
 import certirl
 from certirl import dynamics
 from certirl.functions.bases import Fourier, Legendre, product
+from certirl.proof.contradictions import _in_cells
 from certirl.proof.tails import tail_in_words
 
 STD, SLOPE = 1.5, 0.9
@@ -200,3 +201,30 @@ def test_integrals_that_are_too_coarse_cost_no_time():
     for size in (3, 6):
         assert tail.number(product(Legendre(size), Legendre(size)).on(((-1, 1), (-1, 1)))) == 1.0
     assert sum(asked) < 50
+
+
+def test_a_curvature_that_is_too_small_at_some_states_is_contradicted_and_only_states_of_the_box_are_asked_for():
+    """Noise of standard deviation 1.5 at one end and 0.75 at the other, where ∫|∂²p/∂y²| is four times as large."""
+
+    def density(y, s, action):
+        seen.append(s)
+        std = 1.5 - 0.075 * (s[:, :1] - 15)
+        return np.exp(-(((y[:, 0] - 20) / std) ** 2) / 2) / (std * math.sqrt(2 * math.pi))
+
+    seen, asked = [], {"n_actions": 1, "next_domain": (10, 30), "smooth": dynamics.Smooth(4, 1.0), "points": 800}
+    at_ends = [4 * 0.242 / std**2 for std in (1.5, 0.75)]
+    for curvature in (at_ends[0], at_ends[1] / 2):
+        tail = dynamics.tail_from_density(density, (15, 25), curvature=curvature, **asked)
+        with pytest.raises(ValueError, match=r"curvature .* is contradicted by the density of action 0"):
+            tail.number(Legendre(9, (15, 25)))
+    true = dynamics.tail_from_density(density, (15, 25), curvature=1.01 * at_ends[1], **asked)
+    assert true.number(Legendre(9, (15, 25))) < 1
+    places = np.concatenate(seen)
+    assert 15 <= places.min() < 15.2 and 24.8 < places.max() <= 25
+
+
+def test_what_holds_in_a_cell_is_the_mean_over_its_corners():
+    table = np.random.default_rng(0).normal(size=(2, 4, 5))  # two states, and next states in two coordinates
+    corners = [table[:, i : i + 3, j : j + 4] for i in (0, 1) for j in (0, 1)]
+    assert _in_cells(table, (0, 1)) == pytest.approx(sum(corners) / 4)
+    assert _in_cells(table, (1,)) == pytest.approx((table[:, :, 1:] + table[:, :, :-1]) / 2)

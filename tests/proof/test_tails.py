@@ -13,8 +13,9 @@ import certirl
 from certirl import dynamics, steps
 from certirl.data.source import as_source
 from certirl.functions.bases import Chebyshev, Fourier, Legendre, product
+from certirl.proof.certificate import UNLIMITED
 from certirl.proof.contradictions import of_tail
-from certirl.proof.tails import _truncated, tail_number
+from certirl.proof.tails import _truncated, least_columns, tail_number
 from systems import Moving
 
 POINTS = 240
@@ -317,3 +318,55 @@ def test_tails_of_many_orders_or_little_noise_are_at_most_one():
     assert many == dynamics.GaussianNoise(1, derivatives=[1] * 20).number(Legendre(9))
     with pytest.raises(ValueError, match=r"scale must be .* 1e-100"):
         dynamics.LaplaceNoise(1e-200, slope=1)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+def test_as_many_columns_as_derivatives_miss_what_a_monomial_misses(order):
+    """Of all functions whose derivative of order p is at most b, b·sᵖ/p! is the farthest from p polynomials."""
+    s = 20 + 5 * np.cos(np.linspace(0, np.pi, 401))
+    bound = 0.5 * (2 / 5) ** order
+    truth = distance_from_polynomials(bound * (s - 20) ** order / math.factorial(order), (s - 20) / 5, order)
+    assert dynamics.Smooth(order, bound).number(Legendre(order, (15, 25))) == pytest.approx(truth, rel=1e-3)
+
+
+def test_the_fewest_columns_whose_tail_is_below_a_limit():
+    def halves(columns):
+        return 0.5**columns.size
+
+    for tail, limit, found in (
+        (halves, lambda columns: 0.01, 7),
+        (halves, lambda columns: 0.01 / columns.size, 10),
+        (0.0, lambda columns: 1e-9, 3),
+        (None, lambda columns: 0.5, 3),
+    ):
+        columns, number, enough = least_columns(tail, Legendre(3), limit, most=40)
+        assert (columns.size, enough) == (found, True)
+        assert number == (tail_number(tail, columns) or 0.0) < limit(columns)
+    columns, number, enough = least_columns(halves, Legendre(3), lambda columns: 1e-30, most=12)
+    assert not enough and number == halves(columns)
+
+
+def test_what_is_wanting_of_a_tail_is_a_margin_without_end_of_data():
+    """Where no data would do: the largest τ that leaves a margin, and the columns whose τ is half of it, or less."""
+    asked = {"discount": 0.7, "expert": 0, "columns": Legendre(7), "samples": 20_000, "rng": 1}
+    for tail in (0.03, 0.1):
+        proof = certirl.certify(lambda s: s[:, 0], certirl.problems.thermostat(noise=3.0), tail=tail, **asked)
+        share = proof.tail_needed / tail
+        assert not proof.holds and 0 < share < 1
+        assert proof._margin_with(UNLIMITED, tails=share) >= 0 > proof._margin_with(UNLIMITED, tails=1.15 * share)
+        words = proof.enough_columns(lambda columns, tail=tail: tail * 0.8 ** (columns.size - 7))
+        size = int(re.search(r"use at least (\d+) columns", words)[1])
+
+        def limit(count, needed=proof.tail_needed):
+            return needed / 2 * (1 + math.sqrt(7)) / (1 + math.sqrt(count))
+
+        assert tail * 0.8 ** (size - 7) < limit(size) and tail * 0.8 ** (size - 8) >= limit(size - 1)
+
+
+def test_the_experts_action_is_proved_best_where_the_margin_is_positive():
+    room = certirl.problems.thermostat(noise=3.0)
+    asked = {"discount": 0.7, "expert": 0, "columns": Legendre(7), "tail": room.tail, "rng": 1}
+    for samples, holds in ((20_000, True), (300, False)):
+        proof = certirl.certify(lambda s: 0.5 * s[:, 0], room, samples=samples, **asked)
+        assert proof.holds == holds and proof.margin < 1
+        assert proof.proves([16.0, 20.0, 24.0]).tolist() == [holds] * 3
