@@ -7,7 +7,4 @@ from certirl.data.memory import diagnose_memory as memory
 from certirl.fit.choose import diagnose_columns as columns
 
 __all__ = ["columns", "components", "coverage", "independent", "memory"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

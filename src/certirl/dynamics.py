@@ -22,7 +22,4 @@ __all__ = [
     "UniformNoise",
     "tail_from_density",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

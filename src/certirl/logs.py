@@ -4,7 +4,4 @@ from certirl.data.episodes import Episode, from_episodes
 from certirl.data.tables import read, stream
 
 __all__ = ["Episode", "from_episodes", "read", "stream"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

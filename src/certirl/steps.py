@@ -6,7 +6,4 @@ from certirl.fit.bellman import bellman, estimate
 from certirl.fit.recover import recover
 
 __all__ = ["Moments", "bellman", "estimate", "measure", "recover", "sample"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

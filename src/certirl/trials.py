@@ -3,7 +3,4 @@
 from certirl.proof.rollout import rollout_check, scenario
 
 __all__ = ["rollout_check", "scenario"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

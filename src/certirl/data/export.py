@@ -44,6 +44,7 @@ from certirl.ground.doors import as_count, as_delta, as_flags, as_number, call, 
 from certirl.ground.records import Record
 
 __all__ = ["IntervalMDP", "interval_mdp"]
+__dir__ = __all__.copy
 
 MOST_BANDS = 20_000_000
 USUAL_SAMPLES = 1_000  # of each cell and action
@@ -60,10 +61,6 @@ LOGGED = (
 )
 EVENLY = "bands are of averages over the states of a cell, drawn evenly; single states of it may differ"
 OWN_STATES = "bands are of averages over the log's own states in a cell; other states of it may differ"
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 @dataclass(frozen=True, eq=False)

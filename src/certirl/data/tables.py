@@ -57,8 +57,6 @@ from certirl.ground.doors import as_count, by_door, closest, is_number, printabl
 from certirl.ground.records import Record, freeze, internal
 from certirl.ground.work import watched
 
-__all__ = ["read", "stream"]
-
 ROWS = 2**18  # of a batch: some ten megabytes
 EPISODE_ROWS = 2**16  # of a batch of episodes, which takes more memory for each row
 # The usual names of columns; the names of arrays come last.
@@ -68,10 +66,6 @@ TERMINATED = ("terminated", "terminal")
 _AHEAD = 2  # rows after a batch: the state that its last step leads to, and whether the episode ended there
 _HEAD = 64  # rows that are compared to recognise the same data in two formats
 _FEW_ACTIONS = 100  # up to which the largest action is the number of actions, whichever of them occur
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 @dataclass(frozen=True)

@@ -41,13 +41,10 @@ except ImportError:
     raise ImportError('certirl.gym needs gymnasium, 1.0 or later: pip install "certirl[gym]"') from None
 
 __all__ = ["RewardWrapper", "episode_returns", "rollouts", "simulator"]
+__dir__ = __all__.copy
 
 MOST_EPISODES, MOST_STEPS = 10**7, 10**9  # in one call, and in one episode
 SIDE_BY_SIDE = 64  # episodes at once, so that a policy is evaluated at many states in one call
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 def rollouts(

@@ -43,6 +43,7 @@ from certirl.ground.doors import as_count, as_number, by_door, shown
 from certirl.proof.cells import ValueReward
 
 __all__ = ["Plan", "Returns", "ValueReward", "plan"]
+__dir__ = __all__.copy
 
 BLURRED_POINTS = POINTS | {2: 201}  # the same where there are several next states: noise hides what a grid misses
 MOST_POINTS = 1_000_000  # of the whole grid: two minutes and six gigabytes
@@ -51,10 +52,6 @@ COARSEST = {1: 201, 2: 51, 3: 25, 4: 15}  # points along each coordinate from wh
 MOST_DRAWS = 1_000_000
 SETTINGS = (Setting(220, 10, 5), Setting(220, 25, 6))  # of a fitted V
 MOST_MEMORY = 16  # GB, for the matrices of all actions
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 def plan(

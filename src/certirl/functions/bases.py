@@ -496,11 +496,6 @@ def _ordered_indices(families: Families, highest: tuple[int, ...], index: str, s
     return chosen
 
 
-def _count_indices(families: Families, highest: tuple[int, ...], index: str) -> int:
-    """The number of indices up to the highest degree of every factor alone."""
-    return len(_within(families, highest, index, 1.0)[0])
-
-
 class Family(Basis):
     """The first ``size`` functions of one coordinate.
 
@@ -891,7 +886,8 @@ def product(*factors: Family, index: str = "total") -> Basis:
     plain = tuple(type(factor)(factor.size) for factor in factors)
     interval = tuple(factor.interval for factor in factors) if all(placed) else None
     smallest = ProductBasis(1, interval, plain, index)
-    return smallest.resized(_count_indices(smallest._families, smallest._highest, index))
+    indices, _ = _within(smallest._families, smallest._highest, index, 1.0)  # to the highest degree of each alone
+    return smallest.resized(len(indices))
 
 
 def first_functions(size: int, domain: Box, periodic: Sequence[int] = ()) -> Basis:

@@ -263,17 +263,13 @@ def as_axes(axes: Any, dimension: int, *, name: str = "periodic") -> tuple[int, 
     )
 
 
-def no_box() -> str:
-    """The error message if the data span no box."""
-    return f"some coordinate never changes, so the data spans no box: write {setting('domain', '((low, high), …)')}"
-
-
 def bounding_box(states: Array, next_states: Array) -> Box:
     """The smallest box that holds all of them ``[n, d]``."""
     low = np.minimum(states.min(axis=0), next_states.min(axis=0))
     high = np.maximum(states.max(axis=0), next_states.max(axis=0))
     if not (low < high).all():
-        raise ValueError(no_box())
+        box = setting("domain", "((low, high), …)")
+        raise ValueError(f"some coordinate never changes, so the data spans no box: write {box}")
     return as_domain(np.stack([low, high], axis=1))
 
 

@@ -25,7 +25,4 @@ from certirl.paper.smooth import *  # noqa: F403
 from certirl.paper.theorems import *  # noqa: F403
 
 __all__ = [*algorithms.__all__, *hypotheses.__all__, *theorems.__all__, *smooth.__all__]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -51,7 +51,4 @@ __all__ = [
     "unsolvable",
     "whirl",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

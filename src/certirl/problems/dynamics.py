@@ -179,7 +179,7 @@ class Problem(Record):
         """
         value = self.values(reward, discount=discount, expert=expert)
         low, high = self.domain.ends
-        states, zoom = self._mesh(_MESH), self._along(_ZOOM)
+        states, zoom = self.domain.mesh(self._along(_MESH)), self._along(_ZOOM)
         advantages = self._advantages(states, value, expert) + self._paid(reward, states, discount, expert)
         least, others = advantages.min(axis=1), alternatives_of(expert, self.n_actions)
         for index, lowest in enumerate(advantages.argmin(axis=1)):
@@ -230,9 +230,6 @@ class Problem(Record):
                 "for a sum of rewards of independent components it is the sum of theirs"
             )
         return counts[len(self.domain)]
-
-    def _mesh(self, counts: dict[int, int]) -> Array:
-        return mesh([np.linspace(low, high, self._along(counts)) for low, high in self.domain])
 
     def _quadrature(self) -> tuple[Array, Array]:
         """Gauss points ``[q, d]`` and weights ``[q]`` for integrals over next states."""

@@ -253,7 +253,7 @@ def judge(problem: Problem | Truth, reward: RewardLike, expert: Expert, *, disco
     ahead = planner.worth(reward, planner.plan(reward, discount=discount)[0], discount, truth.states)
     best_value = discount * ahead.max(axis=0)
     best_value = best_value if of_actions(reward) else values_of(reward, truth.states) + best_value
-    edges = mesh([np.linspace(low, high, _EDGES[len(problem.domain)]) for low, high in problem.domain])
+    edges = problem.domain.mesh(_EDGES[len(problem.domain)])
     taken = _actions(problem, expert, edges)
     at_edges = truth.next_values(expected, edges)[taken, np.arange(len(edges))]
     span = float(np.ptp(np.concatenate([value, values_of(reward, edges, taken) + discount * at_edges])))

@@ -19,7 +19,7 @@ from certirl.data.transitions import action_in_words
 from certirl.functions.reward import Reward, values_of
 from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_count, as_listed
-from certirl.ground.records import freeze
+from certirl.ground.records import Record
 from certirl.ground.status import percent_up, rounded_down
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class Curve(Record):
     """A curve of a chart; NaN interrupts it."""
 
     label: str  # in the legend; empty for none
@@ -119,9 +119,6 @@ class Curve:
     style: str = "line"  # "line", "dashed", "points" or "steps"
     colour: int | None = None  # a number of `COLOURS`; None for the colour of text
     band: str = ""  # what the band means; empty without any
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +139,7 @@ class Chart:
 
 
 @dataclass(frozen=True, eq=False)
-class Map:
+class Map(Record):
     """Numbers over cells of two coordinates."""
 
     # title, x_label, y_label, value_label: in words; the title may be empty
@@ -167,9 +164,6 @@ class Map:
     hatched_label: str = ""
     empty_label: str = ""
     is_log: bool = False  # colours are logarithmic, and all values positive
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -651,18 +645,10 @@ def _margin_lines(solution: Solution, problem: Problem | None) -> Chart:
     levels = [Level(0.0)]
     if proof is not None and proof.holds:
         levels.append(Level(proof.margin, f"certified margin {rounded_down(proof.margin):.3g}"))
-    low, high = _range([margins, *([] if truth is None else [truth]), np.array([level.value for level in levels])])
-    least, most = _range([margins - 2 * errors, margins + 2 * errors])
-    height = high - low  # bands are shown as far as another such height
-    return Chart(
-        "",
-        names.coordinate(0, 1),
-        "advantage D(s)",
-        (*curves, *binding),
-        levels=tuple(levels),
-        low=min(low, max(least, low - height)),
-        high=max(high, min(most, high + height)),
-    )
+    drawn = [margins, *([] if truth is None else [truth]), np.array([level.value for level in levels])]
+    low, high = _range_with(drawn, [margins - 2 * errors, margins + 2 * errors])
+    labels = names.coordinate(0, 1), "advantage D(s)"
+    return Chart("", *labels, (*curves, *binding), levels=tuple(levels), low=low, high=high)
 
 
 def _true_margins(solution: Any, problem: Problem, states: Array) -> Array:
@@ -673,11 +659,8 @@ def _margin_map(solution: Solution, problem: Problem | None, plane: Plane) -> Ma
     sheet = Sheet.of(solution.domain, plane, solution.state, Names.of(solution))
     if problem is None:
         margins, noise = solution.margins(sheet.states), 2 * solution.standard_errors(sheet.states)
-        words: dict[str, Any] = {
-            "hatched": (margins <= noise).any(axis=0),
-            "hatched_label": "within 2 standard errors of 0",
-        }
-        chart = sheet.map("", "smallest advantage, estimated", margins.min(axis=0), **words)
+        words, within = "smallest advantage, estimated", (margins <= noise).any(axis=0)
+        chart = sheet.map("", words, margins.min(axis=0), hatched=within, hatched_label="within 2 standard errors of 0")
     else:
         margins = _true_margins(solution, problem, sheet.states)
         chart = sheet.map("", "smallest advantage, true", margins.min(axis=0))
@@ -745,10 +728,9 @@ def _shortfall_map(solution: Solution, plane: Plane) -> Map:
         for weights in (None, compared.shortfall)
     ]
     means = np.divide(tables[1], tables[0], out=np.full(ALONG_CELLS**2, np.nan), where=tables[0] > 0)
-    high = max(float(np.nanmax(means)), 1e-9)
-    words: dict[str, Any] = {"low": 0.0, "high": high, "empty_label": "no states compared"}
-    label = "mean shortfall, in units of the margin"
-    return sheet._replace(held="").map(_falling_short(solution), label, means, **words)
+    label, high = "mean shortfall, in units of the margin", max(float(np.nanmax(means)), 1e-9)
+    sheet, title = sheet._replace(held=""), _falling_short(solution)
+    return sheet.map(title, label, means, low=0.0, high=high, empty_label="no states compared")
 
 
 # Certificates --------------------------------------------------------------------------------------------------------
@@ -779,18 +761,10 @@ def _band(proof: Certificate, names: Names) -> Chart:
     levels = [Level(0.0)]
     if 0 < proof.margin < np.inf:
         levels.append(Level(proof.margin, f"{proof.word} margin {rounded_down(proof.margin):.3g}"))
-    low, high = _range([*(curve.y for curve in curves), np.zeros(1)])
-    lowest, _ = _range([curve.lower for curve in curves if curve.lower is not None])
-    return Chart(
-        _proved_title(proof),
-        names.coordinate(0, 1),
-        "advantage D(s)",
-        tuple(curves),
-        tuple(spans),
-        tuple(levels),
-        low=min(low, max(lowest, low - (high - low))),
-        high=high,
-    )
+    bands = [curve.lower for curve in curves if curve.lower is not None]
+    low, high = _range_with([*(curve.y for curve in curves), np.zeros(1)], bands, above=False)
+    labels = names.coordinate(0, 1), "advantage D(s)"
+    return Chart(_proved_title(proof), *labels, tuple(curves), tuple(spans), tuple(levels), low=low, high=high)
 
 
 def _proved_title(proof: Certificate) -> str:
@@ -845,15 +819,9 @@ def _cell_picture(proof: CellCertificate, names: Names) -> Chart | Map:
     decided = least[np.isfinite(least)]
     low, high = (float(np.quantile(decided, 0.02)), float(decided.max())) if decided.size else (1.0, 10.0)
     sheet = Sheet((0, 1), axes[0], axes[1], np.zeros((0, 2)), (names.coordinate(0, 2), names.coordinate(1, 2)), "")
-    words: dict[str, Any] = {
-        "low": low,
-        "high": high,
-        "hatched": ~live.T.ravel(),
-        "hatched_label": "terminal",
-        "is_log": True,
-    }
     label, values = "margin of the policy's action, at least", least.T.ravel()
-    chart = sheet.map(title, label, values, empty_label="not decided", **words)
+    words: dict[str, Any] = {"low": low, "high": high, "is_log": True, "empty_label": "not decided"}
+    chart = sheet.map(title, label, values, hatched=~live.T.ravel(), hatched_label="terminal", **words)
     return sheet.divided(chart, np.where(live, actions, -1).T, names, "the policy switches")
 
 
@@ -876,16 +844,9 @@ def _coverage_line(coverage: Coverage, actions: Sequence[int]) -> Chart:
         Curve(names.action(action), edges, coverage.cells[action].astype(float), style="steps", colour=action)
         for action in actions
     )
-    extrapolated = coverage.leverage(s)[list(actions)].max(axis=0) > 1
-    return Chart(
-        "",
-        names.coordinate(0, 1),
-        "transitions in a cell",
-        curves,
-        tuple(_spans(_borders(s), extrapolated, "extrapolated")),
-        low=0.0,
-        high=_range([curve.y for curve in curves])[1],
-    )
+    spans = _spans(_borders(s), coverage.leverage(s)[list(actions)].max(axis=0) > 1, "extrapolated")
+    labels, high = (names.coordinate(0, 1), "transitions in a cell"), _range([curve.y for curve in curves])[1]
+    return Chart("", *labels, curves, tuple(spans), low=0.0, high=high)
 
 
 def _coverage_map(coverage: Coverage, action: int | None, plane: Plane) -> Map:
@@ -975,9 +936,8 @@ def log_ticks(low: float, high: float) -> list[float]:
 def _with_bands(curves: Iterable[Curve]) -> tuple[float, float]:
     """The range of curves, and of their bands as far as another such height above and below."""
     each = tuple(curves)
-    low, high = _range([curve.y for curve in each])
-    least, most = _range([side for curve in each for side in (curve.lower, curve.upper) if side is not None])
-    return min(low, max(least, 2 * low - high)), max(high, min(most, 2 * high - low))
+    bands = [side for curve in each for side in (curve.lower, curve.upper) if side is not None]
+    return _range_with([curve.y for curve in each], bands)
 
 
 def _range(arrays: Iterable[Array]) -> tuple[float, float]:
@@ -989,3 +949,11 @@ def _range(arrays: Iterable[Array]) -> tuple[float, float]:
     low, high = float(numbers.min()), float(numbers.max())
     space = 0.05 * (high - low) or 0.05 * abs(high) or 0.5
     return low - space, high + space
+
+
+def _range_with(arrays: Iterable[Array], bands: Iterable[Array], *, above: bool = True) -> tuple[float, float]:
+    """The same, with bands as far as another such height below, and perhaps above."""
+    low, high = _range(arrays)
+    least, most = _range(bands)
+    height = high - low
+    return min(low, max(least, low - height)), max(high, min(most, high + height)) if above else high

@@ -42,6 +42,7 @@ __all__ = [
     "stability",
     "value",
 ]
+__dir__ = __all__.copy
 
 # What pictures are written as; a name without one of these gets the first.
 SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".eps", ".ps", ".tif", ".tiff", ".webp")
@@ -51,10 +52,6 @@ INK = "0.15"  # the colour of text
 EMPTY = "0.93"  # behind maps
 COLUMNS = 4  # of panels, at most
 LETTERS = 16  # of a title on each inch of a picture's width
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 def _pyplot() -> Any:
