@@ -16,7 +16,7 @@ changes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, log
 from typing import Annotated, Any, NamedTuple
 
@@ -27,6 +27,7 @@ from certirl.data.policy import Policy, as_policy, simulate
 from certirl.fit.effects import ValueProblem
 from certirl.fit.estimates import EffectModel, RegressionModel
 from certirl.fit.program import SolverFailed, numbers_of
+from certirl.fit.ranges import WeightRanges, as_ratios, weight_ranges
 from certirl.fit.regression import solve_normal
 from certirl.fit.value_program import Comparisons
 from certirl.functions.features import Features
@@ -97,6 +98,9 @@ class FeaturePath(Record):
         chosen: the row of the solution's reward.
         formulas: the rewards as they are read.
         guessed: weights are changes of a designer's guess.
+        gains: what each feature adds to D_a(s) for a weight of 1, at the comparisons outside the switching tube
+            ``[r, p]``; None in files of earlier versions.
+        signs: that were asked for: −1, 0 (any) or 1 ``[p]``.
 
     Example:
         >>> room = certirl.problems.comfort()
@@ -117,6 +121,8 @@ class FeaturePath(Record):
     chosen: int
     formulas: tuple[str, ...]
     guessed: bool = False
+    gains: Annotated[Array, Shape("r p")] | None = field(default=None, repr=False)
+    signs: Annotated[Array, Shape("p")] | None = None
 
     @internal
     def as_read(self, file: str) -> FeaturePath:
@@ -140,6 +146,16 @@ class FeaturePath(Record):
         if not len(rows):
             raise ValueError(f"the path has rewards of {', '.join(map(str, self.counts))} {self._what}, got {count!r}")
         return int(rows[0])
+
+    def ranges(self, ratios: Any = ()) -> WeightRanges:
+        """The ranges of the weights over all rewards that explain the expert as well as the chosen one.
+
+        :meta private:
+        """
+        if self.gains is None or self.signs is None:
+            raise ValueError("a file of an earlier version keeps no comparisons: solve again for the ranges of weights")
+        pairs = as_ratios(ratios, self.names)
+        return weight_ranges(self.names, self.gains, self.signs, self.weights[self.chosen], pairs)
 
     @property
     def _what(self) -> str:
@@ -235,7 +251,7 @@ def feature_path(
                 refit(chosen - {index})
     if not best and failures:
         raise failures[0]
-    return _path(gains, features, best, guessed=bool(preference.guess.any())) if best else None
+    return _path(gains, features, best, preference) if best else None
 
 
 def cost_differences(
@@ -389,7 +405,7 @@ def _is_feasible(x: Array, upper: Any, most: Array, average: Array) -> bool:
     return bool(missed <= FEASIBLE * size)
 
 
-def _path(gains: Gains, features: Features, best: dict[int, _Weights], *, guessed: bool) -> FeaturePath:
+def _path(gains: Gains, features: Features, best: dict[int, _Weights], preference: Preference) -> FeaturePath:
     """The rewards with what they explain, and the simplest that explains nearly as much as any."""
     counts = sorted(best)
     weights = np.stack([best[count].theta for count in counts])
@@ -403,6 +419,7 @@ def _path(gains: Gains, features: Features, best: dict[int, _Weights], *, guesse
     error = np.sqrt(unexplained * (1 - unexplained) / len(compared))
     least = int(unexplained.argmin())
     outside = gains.margins >= 1
+    outside = outside if outside.any() else np.ones(len(outside), dtype=bool)
     return FeaturePath(
         names=features.names,
         weights=weights,
@@ -410,8 +427,10 @@ def _path(gains: Gains, features: Features, best: dict[int, _Weights], *, guesse
         unexplained=unexplained,
         ties=ties,
         regret=gains.margins @ np.maximum(-advantages, 0.0) / gains.margins.sum(),
-        margin=advantages[outside if outside.any() else slice(None)].min(axis=0),
+        margin=advantages[outside].min(axis=0),
         chosen=int((unexplained <= unexplained[least] + max(TOLERANCE, error[least])).argmax()),
         formulas=tuple(features._in_words(row) for row in weights),
-        guessed=guessed,
+        guessed=bool(preference.guess.any()),
+        gains=gains.values[outside],
+        signs=preference.signs,
     )

@@ -61,6 +61,7 @@ _GAINED: dict[int, dict[str, dict[str, Any]]] = {
         "Surrogate": {"powers": False},
         "Evidence": {"powers": None},
         "BoundedReward": {"apart": None, "slopes": None, "slopes_source": "proved"},
+        "FeaturePath": {"gains": None, "signs": None},
     },
 }
 UNSAVED: Mapping[str, Any] = types.MappingProxyType({"saved": False})

@@ -13,6 +13,7 @@ from typing import Any
 
 from certirl.data.coverage import Coverage
 from certirl.fit.features import FeaturePath
+from certirl.fit.ranges import WeightRanges
 from certirl.functions.reward import Reward
 from certirl.ground.records import Record
 from certirl.proof.cells import CellCertificate
@@ -44,6 +45,7 @@ _PICTURES: dict[type[Record], Callable[[Any], Sequence[Picture]]] = {
     Coverage: charts.coverage_charts,
     Stability: charts.stability_charts,
     FeaturePath: lambda path: (charts.feature_path_chart(path),),
+    WeightRanges: charts.range_charts,
 }
 
 

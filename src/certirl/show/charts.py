@@ -25,6 +25,7 @@ from certirl.ground.status import percent_up, rounded_down
 if TYPE_CHECKING:
     from certirl.data.coverage import Coverage
     from certirl.fit.features import FeaturePath
+    from certirl.fit.ranges import WeightRanges
     from certirl.ground.status import Claim
     from certirl.problems import Problem
     from certirl.proof.cells import CellCertificate
@@ -166,6 +167,28 @@ class Map(Record):
     is_log: bool = False  # colours are logarithmic, and all values positive
 
 
+class Bar(NamedTuple):
+    """A bar: its label, where it starts and ends, the words beside it, and a number of `COLOURS`."""
+
+    label: str
+    start: float
+    end: float
+    words: str
+    colour: int
+    mark: float | None = None  # a place on it that is marked
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Intervals, one below the other, each by itself."""
+
+    # title, label: of the picture and of the axis of the numbers, in words
+    title: str
+    label: str
+    rows: tuple[Bar, ...]
+    joined = 0  # rows that each start where the one above ends
+
+
 @dataclass(frozen=True, eq=False)
 class Bars:
     """A sum: bars of signed numbers, each starting where the one before ends, and the total."""
@@ -180,30 +203,27 @@ class Bars:
     value: float = 0.0
 
     @property
-    def rows(self) -> list[Bar]:
+    def joined(self) -> int:
+        """The rows that each start where the one above ends."""
+        return len(self.parts)
+
+    @property
+    def rows(self) -> tuple[Bar, ...]:
         """One bar below the other: the parts, and the sum if it is drawn. What is not finite has no length."""
         bars, end = list[Bar](), 0.0
         for label, value in self.parts:
             start, end = end, end + (value if np.isfinite(value) else 0.0)
-            bars.append(Bar(label, start, end, value, GAIN if value >= 0 else LOSS))
+            bars.append(Bar(label, start, end, number(value, 3), GAIN if value >= 0 else LOSS))
         if self.total:
             total = self.value if np.isfinite(self.value) else end
-            bars.append(Bar(self.total, 0.0, total, rounded_down(self.value), SUM))
+            bars.append(Bar(self.total, 0.0, total, number(rounded_down(self.value), 3), SUM))
         smallest = 1e-9 * max((abs(bar.end - bar.start) for bar in bars), default=0.0)
-        return [bar._replace(value=0.0) if 0 < abs(bar.end - bar.start) < smallest else bar for bar in bars]
+        return tuple(
+            bar._replace(words=number(0.0)) if 0 < abs(bar.end - bar.start) < smallest else bar for bar in bars
+        )
 
 
-class Bar(NamedTuple):
-    """A bar of a sum: its label, where it starts and ends, the number beside it, and a number of `COLOURS`."""
-
-    label: str
-    start: float
-    end: float
-    value: float
-    colour: int
-
-
-Picture = Chart | Map | Bars
+Picture = Chart | Map | Bars | Intervals
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -378,6 +398,29 @@ def feature_path_chart(steps: FeaturePath) -> Chart:
         low=0.0,
         high=max(_range(shares.values())[1], 5.0),
     )
+
+
+def range_charts(ranges: WeightRanges) -> tuple[Intervals, ...]:
+    """The ranges of the weights, as what the features add to the advantage, and those of the ratios."""
+    count = len(ranges.sizes)
+    scale = np.concatenate([np.where(ranges.sizes > 0, ranges.sizes, 1.0), np.ones(len(ranges.names) - count)])
+    values = scale * np.array([ranges.low, ranges.high, ranges.found])
+    parts = {"weight × size of the feature": slice(count), "ratio of weights": slice(count, None)}
+    return tuple(
+        _intervals(label, ranges.names[part], values[:, part], ranges.texts[part])
+        for label, part in parts.items()
+        if ranges.names[part]
+    )
+
+
+def _intervals(label: str, names: Sequence[str], values: Array, texts: Sequence[str]) -> Intervals:
+    """Intervals from the first to the second value, the third one marked; infinite ones reach beyond all others."""
+    beyond = 1.2 * float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
+    rows = [
+        Bar(name, max(low, -beyond), min(high, beyond), text, GAIN, None if np.isnan(found) else found)
+        for name, (low, high, found), text in zip(names, values.T.tolist(), texts, strict=True)
+    ]
+    return Intervals("all rewards that explain the expert as well; line: the one found", label, tuple(rows))
 
 
 def rounds_chart(solution: Solution) -> Chart:

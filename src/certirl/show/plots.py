@@ -16,11 +16,26 @@ import numpy as np
 from certirl.ground.archive import replacing, target_of
 from certirl.ground.doors import as_listed, shown, typed
 from certirl.show import charts
-from certirl.show.charts import COLOURS, FIRST, LOOKS, MARK, SHADES, Bars, Chart, Curve, Map, Picture, Plane, edges
+from certirl.show.charts import (
+    COLOURS,
+    FIRST,
+    LOOKS,
+    MARK,
+    SHADES,
+    Bars,
+    Chart,
+    Curve,
+    Intervals,
+    Map,
+    Picture,
+    Plane,
+    edges,
+)
 
 if TYPE_CHECKING:
     from certirl.data.coverage import Coverage
     from certirl.fit.features import FeaturePath
+    from certirl.fit.ranges import WeightRanges
     from certirl.functions.reward import Reward
     from certirl.ground.status import Claim
     from certirl.problems import Problem
@@ -41,6 +56,7 @@ __all__ = [
     "solution",
     "stability",
     "value",
+    "weight_ranges",
 ]
 __dir__ = __all__.copy
 
@@ -281,6 +297,25 @@ def feature_path(steps: FeaturePath, *, ax: Any = None, path: Any = None) -> Any
 
 
 @typed
+def weight_ranges(ranges: WeightRanges, *, ax: Any = None, path: Any = None) -> Any:
+    """Draw the ranges of weights, and of ratios, over all rewards that explain the expert as well as the one found.
+
+    Weights are drawn as what the feature adds to the advantage, so that features of different size can be compared;
+    the numbers beside them are the weights themselves.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> log = certirl.steps.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+        >>> method = certirl.FeatureForm({"s²": lambda states: states[:, 0] ** 2})
+        >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, method=method)
+        >>> ax = certirl.plots.weight_ranges(solution.ranges(), path="ranges.png")
+        >>> ax.get_xlabel()
+        'weight × size of the feature'
+    """
+    return arrange(charts.range_charts(ranges), ax=ax, path=path)
+
+
+@typed
 def rounds(solution: Solution, *, ax: Any = None, path: Any = None) -> Any:
     """Draw the share of the margin that a proof was expected to leave, or left, in every round of a search for it.
 
@@ -354,7 +389,7 @@ def _size(pictures: Sequence[Picture], is_stack: bool) -> tuple[float, float]:
 
 def draw(picture: Picture, ax: Any, *, is_labelled: bool = True) -> None:
     """Draw one picture into axes; the horizontal axis may stay without its name."""
-    if isinstance(picture, Bars):
+    if isinstance(picture, Bars | Intervals):
         _bars(picture, ax)
     else:
         ax.set_xlabel(picture.x_label if is_labelled else "")
@@ -531,20 +566,22 @@ def _map(chart: Map, ax: Any) -> list[Any]:
     return handles
 
 
-def _bars(bars: Bars, ax: Any) -> None:
-    """Bars one below the other, each beginning where the one above ends, with their numbers."""
-    rows = bars.rows
-    ends = [0.0, *(end for bar in rows for end in (bar.start, bar.end))]
+def _bars(bars: Bars | Intervals, ax: Any) -> None:
+    """Bars one below the other, with their words and marks."""
+    ends = [0.0, *(end for bar in bars.rows for end in (bar.start, bar.end))]
     reach = max(ends) - min(ends) or 1.0
-    for place, bar in enumerate(rows):
+    for place, bar in enumerate(bars.rows):
         ax.barh(place, bar.end - bar.start, left=bar.start, color=_colour(bar.colour), height=0.62)
         words = {"va": "center", "fontsize": "small", "color": INK}
-        ax.text(max(bar.start, bar.end) + 0.015 * reach, place, charts.number(bar.value, 3), **words)
-        if 0 < place < len(bars.parts):
+        ax.text(max(bar.start, bar.end) + 0.015 * reach, place, bar.words, **words)
+        if 0 < place < bars.joined:
             ax.plot([bar.start] * 2, [place - 1, place], color="0.5", linewidth=0.8, zorder=0)
+        if bar.mark is not None:
+            ax.plot([bar.mark] * 2, [place - 0.4, place + 0.4], color=INK, linewidth=1.8)
     ax.axvline(0.0, color=INK, zorder=0, **_look("axis"))
-    ax.set_xlim(min(ends) - 0.03 * reach, max(ends) + 0.22 * reach)
-    ax.set_yticks(range(len(rows)), [bar.label for bar in rows], fontsize="small")
+    longest = max((len(bar.words) for bar in bars.rows), default=0)
+    ax.set_xlim(min(ends) - 0.03 * reach, max(ends) + (0.1 + 0.02 * longest) * reach)
+    ax.set_yticks(range(len(bars.rows)), [bar.label for bar in bars.rows], fontsize="small")
     ax.invert_yaxis()
     ax.set_xlabel(bars.label)
     ax.grid(axis="x", alpha=0.25)

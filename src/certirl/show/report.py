@@ -399,6 +399,8 @@ def _reward(solution: Solution, figures: _Figures) -> str:
     pictures: dict[str, tuple[Picture, ...]] = {"reward": charts.reward_charts(solution)}
     if solution.path is not None:
         pictures["rewards of fewer and of more features"] = (charts.feature_path_chart(solution.path),)
+        if solution.path.gains is not None:
+            pictures["how much the expert determines"] = charts.range_charts(solution.ranges())
     return figures.drawn(pictures) + value
 
 

@@ -26,6 +26,7 @@ from certirl.show.charts import (
     Bars,
     Chart,
     Curve,
+    Intervals,
     Map,
     Picture,
     Point,
@@ -88,7 +89,7 @@ class Readings(NamedTuple):
 def draw(picture: Picture, name: str) -> str:
     """A picture as an ``<svg>`` element; all ids in it begin with a name, and no other ids of the page may."""
     frame = _frame(picture)
-    writers: dict[type, Callable[..., str]] = {Bars: _bars, Map: _map, Chart: _chart}
+    writers: dict[type, Callable[..., str]] = {Bars: _bars, Intervals: _bars, Map: _map, Chart: _chart}
     words = escape(description(picture))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {frame.height:g}" role="img" '
@@ -102,15 +103,15 @@ def title_of(picture: Picture) -> str:
     """The title of a picture on one line, or what it shows."""
     if picture.title:
         return picture.title.replace("\n", "; ")
-    if isinstance(picture, Bars):
+    if isinstance(picture, Bars | Intervals):
         return picture.label
     return picture.value_label if isinstance(picture, Map) else picture.y_label
 
 
 def description(picture: Picture) -> str:
     """A picture in a sentence, for those who do not see it."""
-    if isinstance(picture, Bars):
-        terms = "; ".join(f"{bar.label} {number(bar.value, 3)}" for bar in picture.rows)
+    if isinstance(picture, Bars | Intervals):
+        terms = "; ".join(f"{bar.label} {bar.words}" for bar in picture.rows)
         return f"{picture.label}: {terms}."
     if isinstance(picture, Map):
         where = f"{picture.x_label} from {_ends(picture.x)} and {picture.y_label} from {_ends(picture.y)}"
@@ -155,12 +156,13 @@ class _Frame(NamedTuple):
 
 
 def _frame(picture: Picture) -> _Frame:
-    if isinstance(picture, Bars):
+    if isinstance(picture, Bars | Intervals):
         rows = picture.rows
         ends = [0.0, *(end for bar in rows for end in (bar.start, bar.end))]
         low, high = min(ends), max(ends)
         top, bottom = 4.0, 4.0 + _BAR * len(rows)
-        return _Frame((low, high if high > low else low + 1), (0, 1), 180, _WIDTH - 84, top, bottom, bottom + 4)
+        words = max(84, 20 + 7 * max((len(bar.words) for bar in rows), default=0))
+        return _Frame((low, high if high > low else low + 1), (0, 1), 180, _WIDTH - words, top, bottom, bottom + 4)
     height = _HEIGHTS[type(picture)]
     if isinstance(picture, Map):
         x, y = ((float(borders[0]), float(borders[-1])) for borders in map(edges, (picture.x, picture.y)))
@@ -397,7 +399,7 @@ def _shade_bar(chart: Map, frame: _Frame) -> str:
 # Bars ----------------------------------------------------------------------------------------------------------------
 
 
-def _bars(bars: Bars, frame: _Frame, name: str) -> str:
+def _bars(bars: Bars | Intervals, frame: _Frame, name: str) -> str:
     zero, drawn = frame.across(0.0), list[str]()
     for row, bar in enumerate(bars.rows):
         place, (low, high) = frame.top + row * _BAR + 5, sorted((frame.across(bar.start), frame.across(bar.end)))
@@ -406,7 +408,10 @@ def _bars(bars: Bars, frame: _Frame, name: str) -> str:
         drawn.append(f'<text x="{frame.left - 12}" y="{place + 17}" text-anchor="end">{label}</text>')
         drawn.append(f'<rect x="{low:.1f}" y="{place}" {size} rx="2" {_look("bar", bar.colour, "fill")}/>')
         words = f'class="number" x="{high + 8:.1f}" y="{place + 17}"'
-        drawn.append(f"<text {words}>{number(bar.value, 3)}</text>")
+        drawn.append(f"<text {words}>{escape(bar.words)}</text>")
+        if bar.mark is not None:
+            line = f'd="M{frame.across(bar.mark):.1f} {place - 3}v{_BAR - 4}"'
+            drawn.append(f'<path {line} stroke="currentColor" stroke-width="1.8"/>')
     return f'<path d="M{zero:.1f} {frame.top}V{frame.bottom}" {_look("axis")}/>{"".join(drawn)}'
 
 
@@ -415,7 +420,7 @@ def _bars(bars: Bars, frame: _Frame, name: str) -> str:
 
 def legend(picture: Picture) -> list[tuple[str, str]]:
     """What is drawn how: a small ``<svg>`` and the words for each; labels that are in the picture are left out."""
-    if isinstance(picture, Bars):
+    if isinstance(picture, Bars | Intervals):
         return []
     if isinstance(picture, Map):
         hatch = "".join(f'<path d="M{x} 16L{x + 16} 0" stroke="currentColor"/>' for x in (-8, -2, 4, 10, 16))
@@ -459,8 +464,8 @@ def _span_key(span: Span) -> str:
 def readings(picture: Picture) -> Readings:
     """The numbers of a picture: at evenly spaced places of a chart, in some cells of a map, all terms of a sum."""
     frame = _frame(picture)
-    if isinstance(picture, Bars):
-        terms = [[bar.label, number(bar.value)] for bar in picture.rows]
+    if isinstance(picture, Bars | Intervals):
+        terms = [[bar.label, bar.words] for bar in picture.rows]
         return Readings(["term", picture.label], terms, [], [], ([], []), [])
     if isinstance(picture, Map):
         return _map_readings(picture, frame)
@@ -545,7 +550,7 @@ def table(picture: Picture) -> tuple[list[str], list[list[str]], str]:
         lines = zip(numbers.names[1][upward], numbers.rows[upward], strict=True)
         rows = [[name, *row[across]] for name, row in lines][::-1]
         return head, rows, f"{picture.value_label} at {len(rows)} × {len(head) - 1} of {picture.values.size:,} cells."
-    keep = slice(None) if isinstance(picture, Bars) else _thin(len(numbers.rows), _SHORT)
+    keep = slice(None) if isinstance(picture, Bars | Intervals) else _thin(len(numbers.rows), _SHORT)
     rows = numbers.rows[keep]
     note = (
         f"All of {title_of(picture)}."

@@ -21,6 +21,7 @@ from certirl.fit.bellman import FORMS, Bellman, Operators, alternatives_of
 from certirl.fit.effects import error_in_words
 from certirl.fit.ends import Reached
 from certirl.fit.features import FeaturePath
+from certirl.fit.ranges import WeightRanges
 from certirl.fit.recover import BETWEEN, OBJECTIVES, Recovery, alike, joined
 from certirl.fit.witness import Witness
 from certirl.functions.bases import Basis
@@ -52,6 +53,7 @@ from certirl.solver.answer import Answer
 from certirl.solver.search import TRAINING_SHARE, Round
 from certirl.solver.words import SAMPLED, words_of
 
+NO_FEATURES = "only a reward of features has a path and ranges of weights: pass method=certirl.FeatureForm({…})"
 FEW = 100  # transitions of an action: with fewer a margin counts as within the noise
 
 
@@ -645,8 +647,25 @@ class Solution(Answer):
             True
         """
         if self.path is None or self.reward is None:
-            raise ValueError("only a reward of features has a path: pass method=certirl.FeatureForm({…})")
+            raise ValueError(NO_FEATURES)
         return replace(self.reward, coefficients=self.path.weights[self.path.row(features)])
+
+    def ranges(self, *, ratios: Sequence[tuple[str, str]] = ()) -> WeightRanges:
+        """How much the expert determines of a reward of features: the range of every weight, and of ratios.
+
+        The ranges are over all rewards of these features that explain the expert as well as this one does, under the
+        estimated effects.
+
+        Args:
+            ratios: of two weights each, by name: ``("a", "b")`` for a / b.
+
+        Example:
+            >>> print(of_policy.ranges().names)
+            ('s²',)
+        """
+        if self.path is None or self.reward is None:
+            raise ValueError(NO_FEATURES)
+        return self.path.ranges(ratios)
 
     def plot(
         self,

@@ -222,6 +222,7 @@ class ValueWords(Words):
         also = [each.sentence for each in solution.findings if each.status == status and each is not self._first]
         return {
             "reward": [self._reward()],
+            "weights": [self._determined()],
             "expert": [trials.get("fresh states"), slack],
             "margin": [self.claimed.get("margin")],
             "tube": self.tube,
@@ -245,6 +246,13 @@ class ValueWords(Words):
         if isinstance(solution.reward.basis, Features):  # that of V by the simulator, exactly
             return reward
         return f"{reward}; {self.texts['residual']}"
+
+    def _determined(self) -> str:
+        """How much the expert determines of the weights of features."""
+        path = self.of.path
+        if path is None or path.gains is None or self.of.status == "infeasible":
+            return ""
+        return f"determined: {path.ranges().summary}; print(solution.ranges())"
 
     def _conflict(self) -> str:
         witness = self.of.witness
