@@ -327,16 +327,16 @@ def test_what_no_band_exists_for_is_refused():
 
 def test_what_fixes_the_prior_depends_on_no_later_decision():
     # Episodes end where their steps lead: later ones that go on for longer change no expectation.
-    log, rows = TWO.log(np.random.default_rng(6), 40, 10), np.arange(400)
+    log, rows = TWO.log(np.random.default_rng(6), 80, 10), np.arange(800)
 
     def of(kept):
         columns = (log.states[kept], log.actions[kept], log.next_states[kept])
         return certirl.Transitions(*columns, episodes=log.episodes[kept], domain=log.domain, n_actions=2)
 
-    short = of((log.episodes % 10 == 0) | (rows % 10 < 4))
+    short = of((log.episodes % 20 == 0) | (rows % 10 < 4))
     chosen = [_first(each, "episodes") for each in (log, short)]
     assert [first.sum() for first, _, _ in chosen] == [40, 40]
     assert chosen[0][1:] == chosen[1][1:]
-    assert chosen[0][1] == 9.0
+    assert chosen[0][1] == 19.0
     assert _first(log, "order")[0].sum() == 40
     assert _first(of(rows < 50), "episodes")[2] == "the number of decisions was fixed beforehand"

@@ -32,7 +32,7 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array
 from certirl.ground.records import Record, internal
 
-FIRST = 0.1  # the share of the decisions that fixes the prior of Lemma 1, and nothing else
+FIRST = 0.05  # the share of the decisions that fixes the prior of Lemma 1, and nothing else
 SCALES = (0.25, 0.06, 0.015)  # κ: precisions of the prior, as shares of the information that is expected
 _GROUPS = 24  # of decisions whose log-odds are known equally well
 _HOPELESS = 1_000.0  # a leverage with which nothing can be said, and (4) would overflow

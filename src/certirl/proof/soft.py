@@ -261,7 +261,9 @@ def prove_band(
         states, nothing, nothing, origin.action_names,
     )  # fmt: skip
     sides = np.array([blank(states, action) for action in range(origin.n_actions)])
-    return replace(blank, low=sides[:, 0], high=sides[:, 1])
+    band = replace(blank, low=sides[:, 0], high=sides[:, 1])
+    vars(band)["_effects"] = blank._effects  # which take most of the time
+    return band
 
 
 def _of_odds(odds: Odds) -> Iterable[str]:
@@ -274,7 +276,7 @@ def _of_odds(odds: Odds) -> Iterable[str]:
 def _first(log: Transitions, sampling: str) -> tuple[NDArray[np.bool_], float, str]:
     """The decisions that fix the prior, how much more the others are expected to say, and what was fixed beforehand.
 
-    Every tenth independent row or episode, or the first tenth of a trajectory.
+    Every twentieth independent row or episode, or the first twentieth of a trajectory.
     """
     every = round(1 / FIRST)
     numbers, counted = np.arange(len(log)), "the number of decisions was fixed beforehand"
