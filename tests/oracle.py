@@ -15,6 +15,7 @@ import certirl_check
 VERBS = {
     "certirl.proof.certificate": ("conclude",),
     "certirl.proof.certify": ("certify", "refute"),
+    "certirl.proof.soft": ("prove_band",),
     "certirl.solver.solve": ("solve",),
 }
 _made = []
@@ -63,8 +64,8 @@ def fault(record, folder):
     """Why the checker does not agree with a record; empty if it does. Equal files are checked once."""
     claims = [record]
     if type(record).__name__ == "SoftSolution":
-        claims = [] if record.proof is None or "Band" not in certirl_check.KINDS else [record.proof]
-        if not claims:
+        claims = [record.proof] if record.proof is not None else []
+        if not claims and record.status != "bounded":
             return ""
     if type(record).__name__ == "Solution":
         claims = [claim for claim in (record.certificate, record.refutation) if claim is not None]

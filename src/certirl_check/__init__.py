@@ -1,4 +1,4 @@
-"""The independent checker of saved certificates and refutations: what they claim, derived again from their sums.
+"""The independent checker of saved certificates, refutations and bands: their claims derived again from their sums.
 
 The checker shares no code with what made the file and rounds only to the safe side. What it confirms is spelled out,
 with every number that the statement depends on and with what had to be trusted.
@@ -18,10 +18,24 @@ from certirl_check.claims import Claim
 from certirl_check.known_noise import GaussianCertificate
 from certirl_check.records import DamagedError, ImpossibleError, Record, TooLittleError, read
 from certirl_check.refutations import Refutation
+from certirl_check.soft import BandClaim
 
 KINDS: dict[str, type[Claim]] = {
-    kind.__name__: kind for kind in (Certificate, GaussianCertificate, Refutation, CellCertificate)
+    "Certificate": Certificate,
+    "GaussianCertificate": GaussianCertificate,
+    "CellCertificate": CellCertificate,
+    "Refutation": Refutation,
+    "Band": BandClaim,
 }
+# What solutions hold, by field and kinds; the proof of their status first.
+PROOFS: dict[str, list[tuple[str, ...]]] = {
+    "Solution": [
+        ("certificate", "Certificate", "GaussianCertificate", "CellCertificate"),
+        ("refutation", "Refutation"),
+    ],
+    "SoftSolution": [("proof", "Band")],
+}
+PROVED = ("certified", "bounded")
 # Of files that were changed.
 _UNREADABLE = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError, RecursionError)
 
@@ -68,27 +82,26 @@ class Verdict:
 
 
 def check(path: str | os.PathLike[str]) -> Verdict:
-    """Derive what a saved certificate or refutation claims again from its sums, and say whether it follows.
+    """Derive what a saved certificate, refutation or band claims again from its sums, and say whether it follows.
 
     Args:
         path: a file written by ``save`` of a solution, of a certificate or of a refutation.
     """
     record = read(path)
-    solution = record if record.kind == "Solution" else None
+    solution = record if record.kind in PROOFS else None
     try:
         claims = [record]
-        if record.kind == "SoftSolution":
-            if record.optional("proof", "Band") is None:
-                return _nothing("nothing claimed", "the file holds estimates of a soft expert's rewards and no band")
-            claims = [record.record("proof", "Band")]
         if solution is not None:
-            certificate = solution.optional("certificate", *(kind for kind in KINDS if kind != "Refutation"))
-            held = (certificate, solution.optional("refutation", "Refutation"))
+            parts = PROOFS[record.kind]
+            held, lacking = (
+                [solution.optional(*part) for part in parts],
+                [f"no {kind.lower()}" for _, kind, *_ in parts],
+            )
             claims = [claim for claim in held if claim is not None]
-            if solution.status == "certified" and certificate is None:
-                return _nothing("rejected", "the file says that it is certified, and holds no certificate")
-        if not claims:
-            return _nothing("nothing claimed", "the file holds no certificate and no refutation")
+            if solution.status in PROVED and held[0] is None:
+                return _nothing("rejected", f"the file says that it is {solution.status}, and holds {lacking[0]}")
+            if not claims:
+                return _nothing("nothing claimed", f"the file holds {' and '.join(lacking)}")
         if all(claim.kind in KINDS for claim in claims):
             verdicts = [_verdict(claim, solution) for claim in claims]
             return next((verdict for verdict in verdicts if verdict.verdict == "rejected"), verdicts[0])
@@ -103,7 +116,7 @@ def check(path: str | os.PathLike[str]) -> Verdict:
 def _verdict(record: Record, solution: Record | None) -> Verdict:
     kind = KINDS[record.kind]
     claimed, nothing = kind.claimed(record)
-    asserted = not nothing or (solution is not None and solution.status == "certified")
+    asserted = not nothing or (solution is not None and solution.status in PROVED)
     claim: Claim | None = None
     rejected = True
     try:

@@ -140,10 +140,10 @@ class Derivation:
         """Those of D_ba at points."""
         b, a = pair
         signs = np.eye(self.g.actions)[b] - np.eye(self.g.actions)[a]
-        later = self._through_error(values @ (enclosed(self.g.Z[b]) - self.g.Z[a]).T)
+        later = self.through_error(values @ (enclosed(self.g.Z[b]) - self.g.Z[a]).T)
         return later + values * signs[:, None, None]
 
-    def _through_error(self, rows: Enclosure) -> Enclosure:
+    def through_error(self, rows: Enclosure) -> Enclosure:
         """Those of combinations of the coefficients of u."""
         g = self.g
         lifted = (self.gamma * (rows @ self.resolvent.T)).reshape(len(rows), len(g.used), self.k).swapped(0, 1)
@@ -309,9 +309,9 @@ class Derivation:
         return lengths
 
     @cached_property
-    def _error(self) -> tuple[Enclosure, list[Length]]:
+    def error(self) -> tuple[Enclosure, list[Length]]:
         """The functionals N of all coefficients of u as one vector, and what bounds its noise."""
-        functionals = self._through_error(inverse(enclosed(self.g.mix)).T[1:])
+        functionals = self.through_error(inverse(enclosed(self.g.mix)).T[1:])
         weights = functionals @ self.g.expected_precision
         return functionals, self._lengths_of({c: weights[c] for c in self.g.used})
 
@@ -327,7 +327,7 @@ class Derivation:
         if self.m == 1:
             return 0.0
         (_, alpha), (_, beta) = self._noise
-        (trace, _), (_, top) = (length.expected for length in self._error[1])
+        (trace, _), (_, top) = (length.expected for length in self.error[1])
         stretch = 1 / (1 - min(2 * top**0.5, _MOST_GROWTH))
         if self.g.pointwise:
             points = self._at_points[0]
@@ -343,7 +343,7 @@ class Derivation:
     @cached_property
     def _noise(self) -> list[tuple[Enclosure, float]]:
         """Bounds on the noise of V̂ and of the f_i in all coefficients of u, and what they were expected to be."""
-        kinds, L = self._error[1], self._log_term
+        kinds, L = self.error[1], self._log_term
         if not self.g.pointwise:
             return [noise_length(kind, L, ordered=self.g.ordered) for kind in kinds]
         (trace, top), observed = kinds[1].expected, kinds[1].observed
@@ -363,7 +363,7 @@ class Derivation:
             white = stacked([stacked(own) for own in each])
         if m == 0:
             return Size(0.0, 0.0, white)
-        functionals, added = self._error[0], self._outside_vector * np.array(self.radius)
+        functionals, added = self.error[0], self._outside_vector * np.array(self.radius)
         if g.ordered:
             mismatch = np.array([norm(self._apart(functionals[c], c)) for c in g.used])
             added = (white[list(g.used)] * mismatch[:, None]).sum(0) + added
@@ -387,7 +387,7 @@ class Derivation:
     @cached_property
     def solved(self) -> tuple[Enclosure, Enclosure]:
         """c̃ and M = (I − K̂)⁻¹; TooLittleError where there is none."""
-        value, matrix = self._observed(self._error[0] @ self.g.precision)
+        value, matrix = self._observed(self.error[0] @ self.g.precision)
         try:
             inverted = inverse(np.eye(self.m - 1) - matrix)
         except ZeroDivisionError:
@@ -398,14 +398,14 @@ class Derivation:
     @cached_property
     def _outside_vector(self) -> Enclosure:
         """What the tail adds to the length of N(ν + θ), for V with values between −1 and 1."""
-        g, functionals = self.g, self._error[0]
+        g, functionals = self.g, self.error[0]
         squares = [norm(functionals[c] @ g.precision[c] @ functionals[c].T) * g.counts[c] for c in g.used]
         return self._outside(0.0, enclosed(np.array(squares)).root().sum())
 
     def _polynomial(self, place: int, values: Enclosure) -> Enclosure:
         """The functionals of the polynomial of one used action in u, at points with these harmonics ``[n, k]``."""
         rows = placed(values, (len(values), len(self.g.used), self.k), (slice(None), place))
-        return self._through_error(rows.reshape(len(values), -1))
+        return self.through_error(rows.reshape(len(values), -1))
 
     @cached_property
     def _at_points(self) -> tuple[Points, Enclosure, Floats]:
@@ -511,7 +511,7 @@ class Derivation:
     def span(self) -> float:
         """V at one state less V at another, at least; 0 if it is not bounded."""
         g, size = self.g, self.size
-        points = self.points(self._through_error(enclosed(g.drop[None])))
+        points = self.points(self.through_error(enclosed(g.drop[None])))
         log_terms = -logarithm(enclosed(np.full((1, 1), g.part("regret") / 2)))
         first, second = self.radii(points, log_terms)
         outside = self._outside(2 * g.discount * (1 + 1e-15), points.magnified[0])

@@ -101,7 +101,7 @@ class LikelyClaim(Claim):
 
     def __init__(self, record: Record, solution: Record | None) -> None:
         super().__init__(record, solution)
-        self.margin = record.bound("margin")
+        self.margin = self.claimed(record)[0]
         self.delta, self.spending = record.number("delta"), record.named("spending")
         if not self.spending:
             raise DamagedError("spending should be numbers by name, got none")

@@ -35,7 +35,7 @@ KINDS = {
     "was decided before its next state was: no row or episode is missing because of where it led",
 }
 LARGE = 5.0  # walls that are farther away than this, in units of the noise, are treated by bounds
-_PEAK = 0.3989422804014327
+PEAK = 0.3989422804014327
 Floats = NDArray[Any]
 Ints = NDArray[np.int64]
 
@@ -198,7 +198,7 @@ def _ratio(lower: Floats, full: Floats, flat: Floats) -> float:
     raise TooLittleError("the transitions do not determine the drifts")
 
 
-class _Noise:
+class Noise:
     """E f(clip(y + ξ)) and its derivatives at points y, for f linear between nodes, and bounds on their errors."""
 
     def __init__(self, points: Floats, nodes: Floats, std: float) -> None:
@@ -210,6 +210,7 @@ class _Noise:
         self.means = self._over(std * (u * below + density))
         self.slopes = self._over(below)
         self.bends = self._over(density / std)
+        self.below, self.density = below, density / std  # Φ and the density of y + ξ, at the nodes
         self.errors = (
             2 * std * (12 * ERROR + place + 8 * U * float(np.abs(u).max())) / self.h + each,
             2 * (ERROR + place) / self.h + each / std,
@@ -235,15 +236,15 @@ class Derivation:
         nodes = np.linspace(-1.0, 1.0, size)
         h, each = float(nodes[1] - nodes[0]), np.arange(size)
         x = np.stack([np.ones(size), nodes], axis=1)
-        k1, k2 = _PEAK / std * MORE, 2 * _PEAK * math.exp(-0.5) / std**2 * MORE
-        k3 = _PEAK * (1 + 4 * math.exp(-1.5)) / std**3 * MORE
+        k1, k2 = PEAK / std * MORE, 2 * PEAK * math.exp(-0.5) / std**2 * MORE
+        k3 = PEAK * (1 + 4 * math.exp(-1.5)) / std**3 * MORE
         lines, steep = drifts.theta @ x.T, np.abs(drifts.theta[:, 1])
         units = np.zeros((count, size, count, 2))
         for c in range(count):
             units[c, :, c] = x
         spread, turning = drifts.size(units), math.sqrt(float(drifts.shape[:, 1, 1].max())) * MORE
         widest, largest = float(spread.max()), float(drifts.size(np.eye(2 * count).reshape(-1, count, 2)).sum())
-        noises = [_Noise(line, nodes, std) for line in lines]
+        noises = [Noise(line, nodes, std) for line in lines]
         mean_error, slope_error = (max(noise.errors[i] for noise in noises) for i in (0, 1))
 
         def forward(f: Floats) -> Floats:
@@ -264,7 +265,7 @@ class Derivation:
         vector_error = largest * (first_error + 2 * effect_error)
 
         points = np.linspace((lines - spread).min() - 1e-9, (lines + spread).max() + 1e-9, 2 * size)
-        apart, noise = float(points[1] - points[0]) / 2 * MORE, _Noise(points, nodes, std)
+        apart, noise = float(points[1] - points[0]) / 2 * MORE, Noise(points, nodes, std)
         h2 = float(np.abs(noise.bends @ np.diff(value)).max()) + noise.errors[2] * float(_variation(value))
         h2 += apart * k3 * height
         moved = np.tensordot(noise.slopes, np.diff(effects, axis=0), axes=(1, 0))
@@ -331,51 +332,88 @@ def _ends(f: Floats) -> Floats:
     return np.maximum(f[:-1], f[1:])
 
 
+class DriftSums:
+    """The noise and the sums over transitions that a record holds; names as in a file."""
+
+    def __init__(self, record: Record) -> None:
+        box, sums, self.std = record.box("domain"), record.record("sums", "DriftSums"), record.number("std")
+        if len(box) != 1:
+            raise DamagedError("the domain should be one interval")
+        self.low, self.high = box[0]
+        self.half = (self.high - self.low) / 2
+        self.inside, self.walls = sums.array("inside", (None, 5)), sums.array("walls", (None, 3))
+        self.kind, self.actions = sums.text("rows"), len(self.inside)
+        if self.kind not in KINDS:
+            raise DamagedError(f"rows should be {' or '.join(KINDS)}, got {self.kind!r:.60}")
+        actions, ends = self.walls[:, 0], self.walls[:, 1]
+        known = np.isin(actions, np.arange(self.actions)).all() and np.isin(ends, (-1, 1)).all()
+        if self.actions < 2 or not known:
+            raise DamagedError("the file names actions or walls that there are not")
+        self.counts = self.inside[:, 0] + np.bincount(actions.astype(int), minlength=self.actions)
+
+    def contradictions(self) -> list[str]:
+        """What sums over transitions cannot be."""
+        n = self.inside[:, 0]
+        squares = self.inside[:, 2] * n - self.inside[:, 1] ** 2
+        whole = (n == np.rint(n)).all() and (n >= 0).all()
+        small = (np.abs(self.inside[:, 1:]) <= n[:, None] * (1 + TIGHT)).all()
+        return failed(
+            (self.std > 0, f"the standard deviation {self.std:g} is not positive"),
+            (whole, "numbers of transitions are not whole"),
+            ((squares >= -TIGHT * n**2).all(), "the sums of squares are smaller than squares of sums allow"),
+            (small, "sums are larger than states allow"),
+            ((np.abs(self.walls[:, 2]) <= 1 + TIGHT).all(), "some states are outside the domain"),
+        )
+
+    def drifts(self, delta: float) -> Set:
+        """(K1), but for a probability."""
+        wall = 1 - min(2.0**-22 * max(abs(self.low), abs(self.high)) / self.half, 1e-3)  # single precision, four times
+        rows = []
+        for action, (n, s, ss, after, crossed) in enumerate(self.inside):
+            walls = self.walls[self.walls[:, 0] == action]
+            x = np.stack([np.ones(len(walls)), walls[:, 2]], axis=1)
+            rows.append(Rows(np.array([[n, s], [s, ss]]), np.array([after, crossed]), x, walls[:, 1], wall))
+        try:
+            return _drifts(rows, self.std / self.half, delta, self.kind)
+        except np.linalg.LinAlgError:
+            raise TooLittleError("the transitions do not determine the drifts") from None
+
+    def trusted(self) -> list[str]:
+        """What no file can show of the transitions, and what is assumed of the dynamics."""
+        return [
+            f"the stored sums are over transitions of these dynamics; {KINDS[self.kind]}",
+            f"s' = clip(m_a(s) + ξ) into [{self.low:g}, {self.high:g}], m_a affine, ξ Gaussian with standard deviation "
+            f"{self.std:g}, known exactly",
+        ]
+
+
 class GaussianCertificate(LikelyClaim):
     """A certificate with known noise as a file holds it; names as in a file."""
 
     def __init__(self, record: Record, solution: Record | None) -> None:
         super().__init__(record, solution)
         noise = record.record("noise", "KnownNoise")
-        box, sums = noise.box("domain"), noise.record("sums", "DriftSums")
-        if len(box) != 1:
-            raise DamagedError("the domain should be one interval")
-        self.low, self.high = box[0]
-        self.half = (self.high - self.low) / 2
-        self.discount, self.std = noise.number("discount"), noise.number("std")
+        self.sums, self.discount = DriftSums(noise), noise.number("discount")
+        self.low, self.high, self.actions = self.sums.low, self.sums.high, self.sums.actions
         self.reward = noise.array("reward", (None,) * noise.rank("reward"))  # [n]; of every action [A, n]
         if not 1 <= self.reward.ndim <= 2:
             raise DamagedError("the reward should be numbers at the nodes, or those of every action")
         self.nodes = self.reward.shape[-1]
         self.chosen: Ints = noise.array("actions", (self.nodes,), "iu").astype(np.int64)
-        self.inside, self.walls = sums.array("inside", (None, 5)), sums.array("walls", (None, 3))
-        self.kind, self.actions = sums.text("rows"), len(self.inside)
-        if self.kind not in KINDS:
-            raise DamagedError(f"rows should be {' or '.join(KINDS)}, got {self.kind!r:.60}")
-        actions, ends = self.walls[:, 0], self.walls[:, 1]
-        possible = min(self.actions, self.nodes - 1) >= 2 and np.isin(self.chosen, np.arange(self.actions)).all()
-        possible = possible and (self.reward.ndim == 1 or len(self.reward) == self.actions)
-        if not possible or not np.isin(actions, np.arange(self.actions)).all() or not np.isin(ends, (-1, 1)).all():
-            raise DamagedError("the file names actions or walls that there are not")
-        self.samples = int((self.inside[:, 0] + np.bincount(actions.astype(int), minlength=self.actions)).min())
+        possible = self.nodes >= 3 and np.isin(self.chosen, np.arange(self.actions)).all()
+        if not possible or not (self.reward.ndim == 1 or len(self.reward) == self.actions):
+            raise DamagedError("the file names actions that there are not, or too few nodes")
+        self.samples = int(self.sums.counts.min())
         self.tube = record.optional("tube", "Tube")
-        self.expert = Expert(box, np.eye(self.actions, dtype=bool)[self.chosen])
+        self.expert = Expert(((self.low, self.high),), np.eye(self.actions, dtype=bool)[self.chosen])
 
     def contradictions(self) -> list[str]:
         """What cannot be in the certificate."""
-        n, samples = self.inside[:, 0], self.record.whole("samples")
-        squares = self.inside[:, 2] * n - self.inside[:, 1] ** 2
-        whole = (n == np.rint(n)).all() and (n >= 0).all()
-        small = (np.abs(self.inside[:, 1:]) <= n[:, None] * (1 + TIGHT)).all()
-        switches = bool((self.chosen != self.chosen[0]).any())
-        wrong = super().contradictions() + failed(
+        samples, switches = self.record.whole("samples"), bool((self.chosen != self.chosen[0]).any())
+        wrong = super().contradictions() + self.sums.contradictions()
+        wrong += failed(
             (self.spending.get("drift", 0.0) > 0, "the parts of δ are not those of this theorem"),
             (0 < self.discount < 1, f"the discount {self.discount:g} is not between 0 and 1"),
-            (self.std > 0, f"the standard deviation {self.std:g} is not positive"),
-            (whole, "numbers of transitions are not whole"),
-            ((squares >= -TIGHT * n**2).all(), "the sums of squares are smaller than squares of sums allow"),
-            (small, "sums are larger than states allow"),
-            ((np.abs(self.walls[:, 2]) <= 1 + TIGHT).all(), "some states are outside the domain"),
             (samples == self.samples, f"{samples:,} transitions are claimed, the sums are of {self.samples:,}"),
             (switches == (self.tube is not None), "there is a tube, or none, where the expert says otherwise"),
         )
@@ -397,22 +435,10 @@ class GaussianCertificate(LikelyClaim):
         plain = same and not reward.has_terminal
         return failed((plain, "the certificate is about another reward than its solution"))
 
-    def _drifts(self) -> Set:
-        """Of the rows of the file."""
-        wall = 1 - min(2.0**-22 * max(abs(self.low), abs(self.high)) / self.half, 1e-3)  # single precision, four times
-        rows = []
-        for action, (n, s, ss, after, crossed) in enumerate(self.inside):
-            walls = self.walls[self.walls[:, 0] == action]
-            x = np.stack([np.ones(len(walls)), walls[:, 2]], axis=1)
-            rows.append(Rows(np.array([[n, s], [s, ss]]), np.array([after, crossed]), x, walls[:, 1], wall))
-        try:
-            return _drifts(rows, self.std / self.half, self.spending["drift"], self.kind)
-        except np.linalg.LinAlgError:
-            raise TooLittleError("the transitions do not determine the drifts") from None
-
     def conclude(self) -> list[str]:
         """Derive the margin, the tube and the regret, and say what of the file does not follow."""
-        work = Derivation(self._drifts(), self.std / self.half, self.discount, self.reward, self.chosen)
+        drifts, std = self.sums.drifts(self.spending["drift"]), self.sums.std
+        work = Derivation(drifts, std / self.sums.half, self.discount, self.reward, self.chosen)
         reading = Reading(self.expert, work.lower)
         allowed = 0.0 if self.tube is None else self.tube.number("allowed")
         # Rounding may decide whether a cell that ends at the tube is outside: either is what the file may claim.
@@ -425,7 +451,7 @@ class GaussianCertificate(LikelyClaim):
         slack = RELATIVE * (abs(estimate) + lost) + room * rough + 2 * work.rounding
         wrong = self.compare_margin(estimate, slack, holds=self.margin > 0)
         short_by = reading.shortfall
-        met = float(short_by.sum()) * _PEAK * float(self.expert.sides[0]) / self.std + float(max(short_by[[0, -1]]))
+        met = float(short_by.sum()) * PEAK * float(self.expert.sides[0]) / std + float(max(short_by[[0, -1]]))
         regret, stated = reading.regret(self.discount, met), self.record.bound("regret")
         least, where = regret * (1 - room) - slack, f"at every state of [{self.low:g}, {self.high:g}]"
         if self.tube is None:
@@ -445,23 +471,21 @@ class GaussianCertificate(LikelyClaim):
     def lines(self) -> list[tuple[str, str]]:
         """What is claimed of which problem, from how much."""
         expert = "," if self.tube is not None else f", the expert always takes {self.chosen[0]};"
-        states = f"states in [{self.low:g}, {self.high:g}], noise of standard deviation {self.std:g}"
+        states = f"states in [{self.low:g}, {self.high:g}], noise of standard deviation {self.sums.std:g}"
         return [
             ("problem", f"{self.actions} actions{expert} discount {self.discount:g}; {states}"),
             ("reward", f"linear between its values at {self.nodes:,} evenly spaced states"),
             *self.account,
             ("cells", f"{self.nodes - 1:,}"),
-            ("data", f"{self.samples:,} transitions per action or more, {len(self.walls):,} of all at the ends"),
+            ("data", f"{self.samples:,} transitions per action or more, {len(self.sums.walls):,} of all at the ends"),
             ("spent", self.spent),
         ]
 
     def trusted(self) -> list[str]:
         """What no file can show."""
         return [
-            f"the stored sums are over transitions of these dynamics; {KINDS[self.kind]}",
+            *self.sums.trusted(),
             *self.notes,
-            f"s' = clip(m_a(s) + ξ) into [{self.low:g}, {self.high:g}], m_a affine, ξ Gaussian with standard deviation "
-            f"{self.std:g}, known exactly",
             "δ was fixed before these transitions were seen; other attempts count in δ",
             self.expert.assumption,
             "the certificate is about the reward of the file, which is linear between these states",

@@ -22,6 +22,7 @@ import saved_records
 import test_cell_files
 
 import certirl
+import certirl_check
 from certirl.ground import archive
 from certirl.ground.domain import as_domain
 from certirl.proof.soft import prove_band
@@ -91,15 +92,18 @@ def _reward(basis, **more):
     return certirl.Reward(basis, np.linspace(-1.0, 1.0, basis.size), **more)
 
 
-def _band(columns=None, **declared):
-    """A band of the reward of a soft expert who takes action 1 with probability 1/(1 + e^−s)."""
+def _choices():
+    """Rows of a soft expert who takes action 1 with probability 1/(1 + e^−s)."""
     log, rng = _steps(3000), np.random.default_rng(1)
     chances = 1 / (1 + np.exp(-log.states[:, 0]))
     taken = (rng.random(len(log)) < chances).astype(int)
     noise = 0.3 * rng.normal(size=(len(log), 1))
     ends = np.clip(0.5 * log.states + np.where(taken, -0.4, 0.4)[:, None] + noise, -1, 1)
-    rows = certirl.Transitions(log.states, taken, ends, domain=Line.domain, independent=True)
-    return prove_band(certirl.Legendre(2), rows, discount=0.5, columns=columns, **declared)
+    return certirl.Transitions(log.states, taken, ends, domain=Line.domain, independent=True)
+
+
+def _band(columns=None, **declared):
+    return prove_band(certirl.Legendre(2), _choices(), discount=0.5, columns=columns, **declared)
 
 
 def _ends():
@@ -148,6 +152,10 @@ MAKERS = {kind.replace(" ", "-"): lambda kind=kind: saved_records.saved(kind) fo
     "solution-soft": lambda: _solve(
         certirl.problems.soft_walk().log(episodes=20, steps=30, rng=0), expert=certirl.SoftExpert()
     ),
+    "solution-soft-band": lambda: certirl.solve(
+        _choices(), expert=certirl.SoftExpert(reference=0), discount=0.5, basis=certirl.Legendre(2), delta=0.05,
+        dynamics=certirl.dynamics.AffineGaussian(0.3),
+    ),
     "moments": lambda: certirl.steps.measure(_steps(40), basis=certirl.Legendre(3)),
     "moments-file": lambda: certirl.steps.measure(_table(), basis=certirl.Legendre(3)),
     "reward-product": lambda: _reward(certirl.product(certirl.Legendre(3), certirl.Fourier(3)).on(BOX)),
@@ -184,7 +192,7 @@ def verdict(path):
     for name in ("status", "holds", "margin", "delta", "discount", "samples"):
         if hasattr(record, name):
             said[name] = getattr(record, name)
-    if said["kind"] in ("Solution", "Certificate", "GaussianCertificate", "Refutation", "CellCertificate"):
+    if said["kind"] in certirl_check.KINDS or said["kind"] in certirl_check.PROOFS:
         checked = certirl.check(path)
         said |= {"verdict": checked.verdict, "claimed": checked.claimed}
         if said["kind"] == "CellCertificate":  # the unit of such files: values, γ times the margin

@@ -239,7 +239,7 @@ def test_scores_of_rows_at_the_walls_are_within_their_errors(slope, near):
 def test_means_and_their_derivatives_are_within_their_errors(order):
     nodes, std, rng = np.linspace(-1, 1, 12), 0.3, np.random.default_rng(1)
     points, f = rng.uniform(-1.5, 1.5, 20), rng.normal(size=12)
-    noise, h = known_noise._Noise(points, nodes, std), exact(nodes[1]) - exact(nodes[0])
+    noise, h = known_noise.Noise(points, nodes, std), exact(nodes[1]) - exact(nodes[0])
     found = (noise.means, noise.slopes, noise.bends)[order] @ np.diff(f)
     allowed = noise.errors[order] * float(known_noise._variation(f))
     for y, value in zip(points, found, strict=True):

@@ -5,7 +5,7 @@ Section 4 of docs/notes/soft-experts.md; numbers in brackets are those of its eq
 
 from __future__ import annotations
 
-from math import exp, inf, log
+from math import exp, inf
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class ColumnEffects:
         s = ground.surrogate
         self.odds, self.reach, self.unit, self.gamma = odds, reach, s.unit, s.discount
         self.work, self.bands = workings(s, ground.evidence), {band.pair: band for band in ground.bands.pairs}
-        self.sums, self.frame, self.mesh = sums, s.frame, s.frame.band(log(8 / delta))
+        self.sums, self.frame, self.mesh = sums, s.frame, s.frame.mesh(s.shares.shape[2:])
         work, self.tail = self.work, (ground.tail or 0.0)
         weights = work.of_error(np.linalg.inv(s.mix).T[1:])
         self.centre = np.einsum("cik,cjk->ij", weights, sums)
@@ -84,8 +84,8 @@ class ColumnEffects:
             lines, forms, last = self._split(steep)
             turned += side * own.factor * float((_lengths(lines) + _largest(forms)).max())
             risen += side * own.factor * float(np.abs(last).max())
-        few = self._split(self._changed(middles[:: max(len(middles) // _BLOCK, 1)]))
-        middle, form = ((part.max(axis=0) + part.min(axis=0)) / 2 for part in few[:2])  # any would do
+        few = self._changed(middles[:: max(len(middles) // _BLOCK, 1)])
+        middle, form, _ = self._split((few.max(axis=0) + few.min(axis=0))[None] / 2)  # any would do
         first, most, least = 0.0, -inf, inf
         for start in range(0, len(middles), _BLOCK):
             block = middles[start : start + _BLOCK]

@@ -10,7 +10,8 @@ import certirl_check
 from certirl.ground.archive import as_path
 from certirl.ground.records import Record
 from certirl.ground.status import Claim
-from certirl.solver.solution import Solution
+from certirl.proof.soft import Band
+from certirl.solver.answer import Answer
 
 
 class Verdict(Record, certirl_check.Verdict):
@@ -25,11 +26,11 @@ class Verdict(Record, certirl_check.Verdict):
     """
 
 
-def check(claim: str | os.PathLike[str] | Solution | Claim) -> Verdict:
-    """Derive what a certificate or refutation claims again from its sums, and say whether it follows.
+def check(claim: str | os.PathLike[str] | Answer | Claim | Band) -> Verdict:
+    """Derive what a certificate, a refutation or a band claims again from its sums, and say whether it follows.
 
     Args:
-        claim: a solution, a certificate or a refutation, or the path of a file that one of these was saved to.
+        claim: a solution, its certificate, refutation or band, or the path of a file that one of these was saved to.
 
     Example:
         >>> room = certirl.problems.thermostat(noise=3.0)
@@ -41,7 +42,7 @@ def check(claim: str | os.PathLike[str] | Solution | Claim) -> Verdict:
         >>> verdict.verdict, 0 < verdict.margin <= certificate.margin
         ('confirmed', True)
     """
-    if isinstance(claim, Solution | Claim):
+    if isinstance(claim, Answer | Claim | Band):
         with TemporaryDirectory() as folder:
             return check(claim.save(Path(folder, "claim.npz")))
     return Verdict(**vars(certirl_check.check(as_path(claim))))

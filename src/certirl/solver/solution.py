@@ -933,9 +933,9 @@ def _estimate(component: Component, criterion: Bellman, coefficients: Array) -> 
 def load(path: str | os.PathLike[str]) -> Any:
     """Read what certirl saved: a solution, a certificate, a refutation, a reward or moments.
 
-    Fields that are missing, out of range or of the wrong shape are refused. `certirl.check` derives certificates and
-    refutations again, and what it rejects is refused too; a claim that it confirms has the assumptions that the check
-    has to trust.
+    Fields that are missing, out of range or of the wrong shape are refused. `certirl.check` derives certificates,
+    refutations and bands again, and what it rejects is refused too; a claim that it confirms has the assumptions that
+    the check has to trust.
 
     Args:
         path: the file; ".npz" is added to its name if only that file exists.
@@ -948,24 +948,25 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     import certirl.environments.simulators  # its records can be in files
     import certirl.solver.soft_solution  # noqa: F401
+    from certirl.proof.soft import Band
     from certirl_check import check
 
     named = archive.as_path(path)
     if not named.exists() and named.with_name(f"{named.name}.npz").is_file():  # as `save` adds it
         path = named.with_name(f"{named.name}.npz")
     record: Any = archive.load(path)
-    if not isinstance(record, Solution | Claim):
+    is_answer = isinstance(record, Answer)
+    if not is_answer and not isinstance(record, Claim | Band):
         return record
     verdict = check(path)
     if verdict.verdict == "rejected":
         raise ValueError(f"{path} is damaged or was changed: {'; '.join(verdict.reasons)}")
     if verdict.verdict != "confirmed":
         return record
-    claim: Any = record
-    if not isinstance(record, Solution):
-        return replace(claim, assumptions=verdict.trusted)
-    name = "refutation" if record.certificate is None else "certificate"
-    return replace(record, **{name: replace(getattr(record, name), assumptions=verdict.trusted)})
+    if not is_answer:
+        return replace(record, assumptions=verdict.trusted)
+    held = [name for name in ("certificate", "refutation", "proof") if getattr(record, name, None) is not None]
+    return replace(record, **{held[0]: replace(getattr(record, held[0]), assumptions=verdict.trusted)})
 
 
 def _check_read(solution: Solution) -> None:

@@ -1,0 +1,282 @@
+"""The checker derives bands of soft experts again: the same numbers as the library's, and no narrower ones pass."""
+
+import copy
+import functools
+import re
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from test_files import alterations, verdict_on, with_array, with_field
+from test_soft import DECLARED, GAMMA, THREE, TWO, Clipped, chances_of, decide
+
+import certirl
+import certirl_check
+import files
+from certirl import Fourier, Legendre, product
+from certirl.problems import circle
+from certirl.proof.soft import prove_band
+from certirl_check import soft
+from certirl_check.records import read
+from systems import Coins
+
+
+def episodes(problem, count, **changes):
+    """By the expert's own episodes and known noise."""
+    log = problem.log(np.random.default_rng(3), count, 20)
+    return prove_band(problem.basis, log, discount=GAMMA, dynamics=DECLARED, **changes)
+
+
+def rows(system, basis, theta, count, *, independent=True):
+    """Decisions at even states, and where they lead."""
+    rng, theta = np.random.default_rng(4), np.asarray(theta)
+    states = np.random.default_rng(5).uniform(*np.transpose(system.domain), (count, len(system.domain)))
+    actions = decide(chances_of(basis, theta, states), rng)
+    ends = np.stack([system.sample(states, action, rng) for action in range(len(theta))])
+    taken = ends[actions, np.arange(count)]
+    return certirl.Transitions(states, actions, taken, domain=system.domain, independent=independent)
+
+
+def columns(system, basis, theta, count, drawn=0, **settings):
+    """By columns, from rows of their own or from as many transitions of the simulator."""
+    asked = {"discount": GAMMA, "columns": Legendre(9), "rng": 0} | settings
+    log = rows(system, basis, theta, count)
+    return prove_band(basis, log, *[system] * (drawn > 0), **asked, **{"samples": drawn} if drawn else {})
+
+
+SMOOTH = {"tail": certirl.dynamics.GaussianNoise(0.4, slope=0.8)}
+LINE, BOX = Coins((0.7, 0.4), (0.1, 0.2)), Coins([(0.6, 0.5), (0.4, 0.3)], [(0.1, 0.3), (0.2, -0.1)], 2)
+PLANE = product(Legendre(2), Legendre(2))
+FULL = {"columns": product(Legendre(2), Legendre(2), index="full"), "tail": 0.002, "discount": 0.6}
+FEW = {"columns": Legendre(2), "tail": 0.002, "discount": 0.6}
+TILTED = [[0.0, 0.0], [0.3, 0.6]]
+WAVES = [[0.0] * 3, [0.2, 0.3, -0.2], [-0.1, 0.0, 0.3]]
+
+MAKERS = {
+    "known noise": lambda: episodes(TWO, 200),
+    "three actions": lambda: episodes(THREE, 1500, reference_reward=2.0),
+    "a tail of the odds": lambda: episodes(TWO, 600, odds_tail=0.01),
+    "another reference": lambda: episodes(THREE, 1500, reference=1),
+    "independent rows": lambda: prove_band(
+        TWO.basis, rows(TWO, TWO.basis, TWO.theta, 6000), discount=GAMMA, dynamics=DECLARED, delta=0.1
+    ),
+    "simulator": lambda: prove_band(
+        TWO.basis, rows(TWO, TWO.basis, TWO.theta, 6000), TWO, discount=0.5, dynamics=DECLARED, samples=2000, rng=0
+    ),
+    "a longer interval": lambda: prove_band(
+        TWO.basis.on(Long.domain), rows(Long, TWO.basis.on(Long.domain), TWO.theta, 6000), discount=GAMMA,
+        dynamics=certirl.dynamics.AffineGaussian(1.2),
+    ),
+    "columns": lambda: columns(LINE, Legendre(2), TILTED, 20_000, 10_000, **FEW),
+    "columns by own rows": lambda: columns(LINE, Legendre(2), TILTED, 40_000, **FEW),
+    "smooth columns": lambda: columns(TWO, TWO.basis, TWO.theta, 60_000, 40_000, **SMOOTH),
+    "columns of three actions": lambda: columns(
+        THREE, THREE.basis, THREE.theta, 60_000, 40_000, reference=2, odds_tail=0.005, reference_reward=-1.0, **SMOOTH
+    ),
+    "three actions, own rows": lambda: columns(THREE, THREE.basis, THREE.theta, 200_000, **SMOOTH),
+    "box": lambda: columns(BOX, PLANE.on(BOX.domain), [[0.0] * 3, [0.2, 0.3, -0.4]], 40_000, 20_000, **FULL),
+    "box by own rows": lambda: columns(BOX, PLANE.on(BOX.domain), [[0.0] * 3, [0.2, 0.3, -0.4]], 80_000, **FULL),
+    "circle": lambda: columns(
+        circle(), Fourier(3).on(circle().domain), WAVES[: circle().n_actions], 60_000, 40_000,
+        columns=Fourier(9), tail=circle().tail,
+    ),
+}  # fmt: skip
+QUICK = ("known noise", "columns")
+
+
+class Stretched(Clipped):
+    """The same in units of a third."""
+
+    domain, std = ((-2.0, 4.0),), 1.2
+
+    def sample(self, states, action, rng):
+        middle, noise = 1 + self.pull * (states - 1) + 3 * self.drifts[action], rng.normal(size=states.shape)
+        return np.clip(middle + self.std * noise, -2.0, 4.0)
+
+
+Long = Stretched(TWO.theta, TWO.drifts)
+
+
+@functools.lru_cache
+def made(kind):
+    return MAKERS[kind]()
+
+
+@functools.lru_cache
+def _stored(kind):
+    with TemporaryDirectory() as folder:
+        return files.parts(made(kind).save(f"{folder}/whole.npz"))
+
+
+def contents(kind):
+    """The header and the arrays of its file, to be changed at will."""
+    header, arrays = _stored(kind)
+    return copy.deepcopy(header), {name: array.copy() for name, array in arrays.items()}
+
+
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_checker_derives_the_band_that_the_library_has(kind, tmp_path):
+    band = made(kind)
+    assert band.holds
+    claim = soft.BandClaim(read(band.save(tmp_path / "band.npz")), None)
+    reach, again = band.odds.reach(band.spending["log-odds"]), claim.odds.sets(band.spending["log-odds"])
+    assert again @ again.T == pytest.approx(reach @ reach.T, rel=1e-7, abs=1e-8 * np.abs(reach @ reach.T).max())
+    assert claim.contradictions() == claim.conclude() == []
+    assert [*claim.found] == band.odds.others
+    for action, parts in claim.found.items():
+        width, middle = band.high[action] - band.low[action], band.reference_reward + parts.estimate
+        assert np.abs(middle - parts.below - band.low[action]).max() < 3e-7 * width.max()
+        assert np.abs(middle + parts.above - band.high[action]).max() < 3e-7 * width.max()
+
+
+@pytest.mark.parametrize("kind", QUICK)
+def test_no_narrower_band_is_confirmed(kind, tmp_path):
+    band, (header, arrays) = made(kind), contents(kind)
+    width = band.high - band.low
+    for name, sign in (("low", 1), ("high", -1)):
+        for place, share in (((1, 0), 1e-4), ((1, 100), 1e-4), ((1, 50), 1e-5)):
+            changed = arrays[name].copy()
+            changed[place] += sign * share * width[place]
+            verdict = certirl_check.check(files.write(tmp_path / "n.npz", header, arrays | {name: changed}))
+            assert verdict.verdict == "rejected"
+            assert verdict.reasons == ("the band of action 1 is narrower than what follows from the sums",)
+    wider = arrays | {"low": band.low - width, "high": band.high + width}
+    header["reference_reward"], wider["low"][0], wider["high"][0] = 1e-9, 1e-9, 1e-9  # far less than the room
+    verdict = certirl_check.check(files.write(tmp_path / "w.npz", header, wider))
+    assert verdict.verdict == "confirmed"
+    assert float(verdict.statement.split("±")[1].split()[0]) == pytest.approx(3 * band.half_width, rel=2e-3)
+
+
+def _set(*path, value):
+    return lambda header, arrays: (with_field(header, path, value(field_of(header, path))), arrays)
+
+
+def field_of(header, path):
+    return functools.reduce(lambda part, name: part[name], path, header)
+
+
+def _array(name, change):
+    return lambda header, arrays: (header, arrays | {name: change(arrays[name])})
+
+
+def _spent(name):
+    """All of δ on one event."""
+
+    def change(header, arrays):
+        spending = {key: header["delta"] * (0.9 if key == name else 0.1) for key in header["spending"]}
+        return header | {"spending": spending}, arrays
+
+    return change
+
+
+def _entry(place, change):
+    def changed(array):
+        array = array.copy()
+        array[place] = change(array[place])
+        return array
+
+    return changed
+
+
+BOTH = {
+    "a larger discount": (_set("discount", value=lambda x: x + 0.05), "discount|narrower"),
+    "more decisions": (_array("odds.counts", lambda x: 2 * x), "another number of decisions"),
+    "less information": (_array("odds.information", lambda x: 0.8 * x), "narrower"),
+    "far more information": (_array("odds.information", lambda x: 100 * x), "not symmetric, or too large"),
+    "smaller leverages": (_array("odds.leverages", lambda x: x / 3), "leverages are too small"),
+    "a slope": (_array("odds.score", lambda x: x + 20.0), "narrower"),
+    "a steep slope": (_array("odds.score", lambda x: x + 1e6), "the slope is larger than decisions allow"),
+    "other log-odds": (_array("odds.coefficients", _entry((1, 0), lambda x: x + 0.1)), "narrower|another reward"),
+    "log-odds of the reference": (_array("odds.coefficients", _entry((0, 0), lambda x: 0.1)), "are not 0"),
+    "a tail of the log-odds": (_set("odds", "tail", value=lambda x: 0.01), "narrower"),
+    "a tail below 0": (_set("odds", "tail", value=lambda x: -0.01), "the tail of the log-odds is below 0"),
+    "no symmetry": (_array("odds.information", _entry((0, 0, 1), lambda x: x + 1.0)), "not symmetric"),
+    "a smaller delta": (_set("delta", value=lambda x: x / 2), "the parts of δ are not probabilities that add up"),
+    "all of delta on the log-odds": (_spent("log-odds"), "narrower|the parts of δ are not those of the band"),
+    "other parts": (_set("spending", value=lambda x: {"luck": 0.05}), "the parts of δ are not d"),
+    "another reward of the reference": (_set("reference_reward", value=lambda x: 1.0), "the reward of the reference"),
+    "another bound of it": (_array("low", _entry((0, 3), lambda x: x - 1.0)), "the reward of the reference"),
+    "states outside": (_array("states", _entry((0, 0), lambda x: -7.0)), "outside the domain"),
+    "no decisions in a group": (_array("odds.counts", _entry(0, lambda x: 0)), "groups without decisions"),
+}  # fmt: skip
+ALTERED = {
+    "known noise": BOTH | {
+        "a tail": (_set("tail", value=lambda x: 0.1), "known noise has no tail"),
+        "less noise": (_set("dynamics", "std", value=lambda x: 0.9 * x), "narrower"),
+        "other drifts": (_array("dynamics.sums.inside", _entry((0, 3), lambda x: x + 20.0)), "narrower"),
+        "larger sums": (_array("dynamics.sums.inside", _entry((0, 3), lambda x: x + 1e4)), "larger than states allow"),
+        "more steps": (_array("dynamics.sums.inside", _entry((0, 0), lambda x: x + 0.5)), "not whole"),
+    },
+    "columns": BOTH | {
+        "another tail": (_set("tail", value=lambda x: 0.0), "another tail than its columns"),
+        "other changes": (_array("dynamics.changes", lambda x: 0.9 * x), "narrower"),
+        "large changes": (_array("dynamics.changes", lambda x: 1e6 * x), "larger than log-odds allow"),
+        "another reward": (
+            _set("dynamics", "ground", "surrogate", "reward", "high", value=lambda x: x - 0.1), "have values V"
+        ),
+        "another part of delta": (_set("dynamics", "ground", "delta", value=lambda x: 2 * x), "the parts of δ are not"),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", QUICK)
+def test_what_was_changed_is_rejected(kind, tmp_path):
+    found = {}
+    for name, (change, reason) in ALTERED[kind].items():
+        header, arrays = change(*contents(kind))
+        verdict = certirl_check.check(files.write(tmp_path / "changed.npz", header, arrays))
+        found[name] = verdict.verdict, re.search(reason, "; ".join(verdict.reasons)) is not None, verdict.reasons
+    assert {name: said for name, said in found.items() if said[:2] != ("rejected", True)} == {}
+
+
+@pytest.mark.parametrize("kind", QUICK)
+def test_no_altered_band_is_confirmed_beyond_what_it_supports(kind, tmp_path):
+    header, arrays = contents(kind)
+    original, every = (
+        certirl_check.check(files.write(tmp_path / "whole.npz", header, arrays)),
+        alterations(header, arrays),
+    )
+    half = float(original.statement.split("±")[1].split()[0])
+    for what, place, change in every[3 :: len(every) // 30]:
+        words = with_field(header, place, change) if what == "field" else header
+        numbers = with_array(arrays, place, change) if what == "array" else arrays
+        verdict = verdict_on(files.write(tmp_path / "altered.npz", words, numbers))
+        if verdict is not None and verdict.verdict == "confirmed":
+            assert float(verdict.statement.split("±")[1].split()[0]) >= half, place
+            assert verdict.trusted == original.trusted and verdict.lines[0] == original.lines[0], place
+
+
+def test_a_solution_is_what_its_band_proves(tmp_path):
+    walk = certirl.problems.soft_walk(clipped=True)
+    asked = {"basis": Legendre(4), "delta": 0.05, "dynamics": certirl.dynamics.AffineGaussian(0.25)}
+    log = walk.log(episodes=800, steps=25, rng=0)
+    solution = certirl.solve(log, discount=0.9, expert=certirl.SoftExpert(reference=0), **asked)
+    header, arrays = files.parts(solution.save(tmp_path / "solution.npz"))
+    assert certirl_check.check(tmp_path / "solution.npz").verdict == "confirmed"
+    for change, reason in [
+        ({"discount": 0.8}, "the band has discount 0.9, the solution 0.8"),
+        ({"reference": 1}, "the solution has another reference than its band"),
+        ({"counts": header["counts"][:2]}, "the solution has other actions than its band"),
+        ({"proof": None}, "the file says that it is bounded, and holds no band"),
+    ]:
+        verdict = certirl_check.check(files.write(tmp_path / "changed.npz", header | change, arrays))
+        assert (verdict.verdict, verdict.reasons) == ("rejected", (reason,))
+    for finding in header["findings"]:
+        finding["status"] = "certified"
+    verdict = certirl_check.check(files.write(tmp_path / "changed.npz", header, arrays))
+    assert verdict.reasons == ("the file says that it is certified, by what is a band",)
+
+
+def test_no_band_claims_nothing(tmp_path):
+    band = episodes(TWO, 10)
+    header, arrays = files.parts(band.save(tmp_path / "band.npz"))
+    verdict = certirl_check.check(tmp_path / "band.npz")
+    assert (verdict.verdict, verdict.reasons) == ("nothing claimed", ("the band is not bounded",))
+    arrays["low"][1, 0] = -100.0
+    verdict = certirl_check.check(files.write(tmp_path / "some.npz", header, arrays))
+    assert verdict.verdict == "rejected"
+    assert verdict.reasons[0].startswith("no band follows from the sums: ")
+    open_ended = columns(LINE, Legendre(2), TILTED, 20_000, 10_000, **FEW | {"tail": None})
+    verdict = certirl_check.check(open_ended.save(tmp_path / "open.npz"))
+    assert (verdict.verdict, verdict.reasons) == ("nothing claimed", ("no tail was declared",))
