@@ -1,10 +1,12 @@
 """Experts who switch: are their certificates true, and what does it take to recover and to certify a thermostat?
 
-    python experiments/switching.py [--fast] [--only soundness|recovered|proved|radii] [--workers 2]
+    python experiments/switching.py [--fast] [--only soundness|inexact|recovered|proved|radii] [--workers 2]
 
 - soundness: certificates for random polynomial problems and thermostats, for rewards that are right, rewards spoiled
   until the expert is just not optimal outside the tube, and experts who switch at the wrong places; what is false in
   them is counted.
+- inexact: experts who switch elsewhere, for the reward of the one who does not: certificates within barely less than
+  they are short of the best, and within more; what is false in them is counted, and what the checker does not confirm.
 - recovered: the thermostat of `certirl.problems.comfort` at γ = 0.9: in how many runs the policy is recovered
   outside a tube of half-width 0.05 from 10,000 transitions per action.
 - proved: at how many transitions `solve` certifies the same thermostat, and at how many it does with a regret of at
@@ -37,6 +39,7 @@ class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
     runs: int = 1_480
+    inexact: int = 400
     recovered: int = 40
     samples: int = 10_000
     proofs: int = 20
@@ -44,7 +47,7 @@ class Arguments:
     regret: float = 0.01
 
 
-FAST = Arguments(runs=8, recovered=2, proofs=0)
+FAST = Arguments(runs=8, inexact=4, recovered=2, proofs=0)
 
 
 def a_problem(seed: int) -> SwitchingProblem:
@@ -162,6 +165,48 @@ WRONG = (
 def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count what was false, by δ and by kind."""
     return judging.counted(runner(run, list(range(arguments.runs)), unit="certificates"), WRONG)
+
+
+def inexact(seed: int) -> dict[str, Any]:
+    """An expert who switches elsewhere, certified within barely less than it is short of the best, or within more."""
+    problem, rng = a_problem(seed), np.random.default_rng([seed, 9])
+    expert, thermal = problem.expert, problem.dynamics.name == "comfort"
+    while not (short := -advantages(problem, problem.reward, expert).min()) > 1e-3:
+        moved = np.sort(np.array(problem.expert.switches) + rng.uniform(-0.5, 0.5, len(expert.switches)))
+        expert = Steps(tuple(np.clip(moved, -0.95, 0.95)), problem.expert.actions)
+    kinds = {"barely too little": rng.uniform(0.95, 0.999), "enough": rng.uniform(1.2, 3.0)}
+    name, factor = list(kinds.items())[seed % 2]
+    share = factor * problem.discount * short / float(np.ptp(problem.reward(np.linspace(-1, 1, 4001)[:, None])))
+    found = certirl.certify(
+        problem.reward,
+        problem.dynamics,
+        expert=expert,
+        discount=problem.discount,
+        columns=certirl.Legendre(11 if thermal else 3),
+        tail=problem.dynamics.tail,
+        delta=0.2,
+        suboptimality=min(share, 0.999),
+        samples=THERMAL if thermal else POLYNOMIAL,
+        paired=thermal,
+        rng=rng,
+    )
+    verdict = certirl.check(found).verdict
+    lost = regret(problem.dynamics, problem.reward, expert, discount=problem.discount)
+    return {"kind": name, "delta": 0.2} | {
+        "holds": found.holds,
+        "false": bool(found.holds and short > -found.required),
+        "margin above the truth": bool(found.margin > -short),
+        "regret below the truth": bool(found.relative_regret < lost - 1e-9),
+        "not confirmed": verdict != ("confirmed" if found.holds else "nothing claimed"),
+    }
+
+
+SHORT = ("false", "margin above the truth", "regret below the truth", "not confirmed")
+
+
+def within(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
+    """Count what was false of inexact experts."""
+    return judging.counted(runner(inexact, list(range(arguments.inexact)), unit="certificates"), SHORT)
 
 
 TUBE = 0.05
@@ -285,7 +330,7 @@ def radii(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
 
 SENTENCE = "whether certificates of experts who switch are true, and what they cost"
 REPEATED = ("runs",)
-PARTS = {"soundness": soundness, "recovered": recovered, "proved": proved, "radii": radii}
+PARTS = {"soundness": soundness, "inexact": within, "recovered": recovered, "proved": proved, "radii": radii}
 
 
 if __name__ == "__main__":

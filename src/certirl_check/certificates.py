@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from certirl_check.bands import Band, Derivation
-from certirl_check.claims import DIFFERENCE, DRAWS, FIXED_BEFORE, IN_ORDER, at_least, failed, short
+from certirl_check.claims import DIFFERENCE, DRAWS, FIXED_BEFORE, IN_ORDER, at_least, at_most, failed, short
 from certirl_check.enclosures import Enclosure, Floats, enclosed, smaller
 from certirl_check.grounds import SHARES, Ground, SumsClaim
 from certirl_check.harmonics import Cells, Functions, contracted
@@ -67,7 +67,7 @@ class Side:
 class BandReading(Reading):
     """What the bands of one component say of all actions b that the expert takes."""
 
-    def __init__(self, work: Derivation, expert: Expert) -> None:
+    def __init__(self, work: Derivation, expert: Expert, required: float = 0.0) -> None:
         # The cells of the expert's grid are cut into smaller ones, for which there are bounds and estimates by pair.
         used, bands = np.asarray(expert.taken.reshape(-1, expert.taken.shape[-1]).any(axis=0)), work.bands()
         finest = max((band.paid.functions for band in bands), key=lambda functions: functions.size)
@@ -75,7 +75,7 @@ class BandReading(Reading):
         pairs = [(band, side) for band in bands for side in (0, 1) if used[band.pair[side]]]
         self.sides = {side.pair: side for side in (Side(band, i, work.columns) for band, i in pairs)}
         self.bounds = {pair: side.in_cells(self.cells) for pair, side in self.sides.items()}
-        super().__init__(expert, {pair: self._least(lower) for pair, (lower, _) in self.bounds.items()})
+        super().__init__(expert, {pair: self._least(lower) for pair, (lower, _) in self.bounds.items()}, required)
         whole = max(expert.shape) == 1
         self.everywhere = {pair: side.everywhere() for pair, side in self.sides.items() if whole}
 
@@ -93,7 +93,7 @@ class BandReading(Reading):
         """The least of D_ba farther than ``allowed`` from the switches, by pair."""
         outside, margins = self.outside(allowed), dict[Pair, Bound]()
         for pair, grid in self.lower.items():
-            if (asked := self.strict(pair) & outside).any():
+            if (asked := self.asked(pair) & outside).any():
                 (lower, values), least = self.bounds[pair], float(grid[asked].min())
                 estimate = float(values[lower == least].max(initial=-np.inf))
                 margins[pair] = (least, estimate, self.sides[pair].band.rounding)
@@ -122,7 +122,9 @@ class Certificate(SumsClaim):
         self.grounds = [Ground(ground) for ground in record.records("grounds")]
         super().__init__(record, solution, self.grounds)
         self.first, self.tail, self.expert = self.grounds[0], record.tail(), None
-        self.holds = 0 < self.margin < math.inf and self.tail is not None  # a margin is claimed
+        self.within = _within(record)  # of an inexact expert
+        self.required = 0.0 if self.within is None else self.within.required(self.first.discount)
+        self.holds = self.required < self.margin < math.inf and self.tail is not None  # a margin is claimed
         self.tube = record.optional("tube", "Tube")  # of an expert of several actions
         if self.tube is not None:
             grid = self.tube.record("grid", "ExpertGrid")
@@ -135,6 +137,11 @@ class Certificate(SumsClaim):
     def claimed(record: Record) -> tuple[float, str]:
         """The margin that a file claims, and why it claims nothing if it does not."""
         margin, nothing = SumsClaim.claimed(record)
+        if (within := _within(record)) is not None:
+            grounds = record.records("grounds")
+            discount = grounds[0].record("surrogate", "Surrogate").number("discount") if grounds else math.nan
+            is_claimed = within.required(discount) < margin < math.inf
+            nothing = "" if is_claimed else "the margin is smaller than an inexact expert may have"
         return margin, "no tail was declared" if record.entry("tail") is None else nothing
 
     # What cannot be.
@@ -158,6 +165,8 @@ class Certificate(SumsClaim):
             (self.tail in (None, largest), "the tail is not the largest of the components"),
             (first.constant or self.tube is not None, "the expert takes several actions, and there is no tube"),
         )
+        if self.within is not None:
+            wrong += self._other_span(self.within)
         if self.expert is not None:
             wrong += self._other_expert(self.expert) or self._other_drop(self.expert)
         return wrong + ([] if self.solution is None else self._other_solution(self.solution))
@@ -200,6 +209,31 @@ class Certificate(SumsClaim):
             (0 <= g.dropped <= (g.high - g.low) * (1 + TIGHT), "V differs by more than its bounds allow"),
             (abs(between - g.dropped) <= room, differs),
         )
+
+    def _other_span(self, within: Within) -> list[str]:
+        """Whether the reward differs by less than stated between the two places that its span is taken from."""
+        if not all(action in self.first.used for action in within.actions):
+            return ["the span of the reward is that of actions which the expert does not take"]
+        sums, sizes = list[float](), list[float]()
+        for g in self.grounds:
+            box = np.array(g.columns.box)
+            own = list(g.coordinates or range(len(box)))
+            if max(own) >= within.places.shape[1] or (g.coordinates is None and within.places.shape[1] != len(own)):
+                return ["the places that the span of the reward is taken from are no states"]
+            places = within.places[:, own]
+            if not ((places >= box[:, 0]) & (places <= box[:, 1])).all():
+                return [f"the places that the span of the reward is taken from lie outside {g.columns.domain}"]
+            if g.reward.basis is None:
+                widest = (g.reward.high - g.reward.low) * g.unit * (1 + TIGHT)
+                alone = len(self.grounds) == 1
+                return failed((alone and within.span <= widest, "the reward spans more than its range"))
+            rows = [g.reward.row(action) for action in within.actions]
+            ends = [float(g.reward.basis.values(r, place[None])[0]) for r, place in zip(rows, places, strict=True)]
+            sums.append(g.unit * (ends[0] - ends[1]))
+            sizes.append(g.unit * (abs(ends[0]) + abs(ends[1])))
+        total = math.fsum(sums)
+        less = f"the reward differs by {short(total, 6)} between the places that its span is taken from"
+        return failed((within.span <= total + TIGHT * math.fsum(sizes), less))
 
     def _other_solution(self, solution: Record) -> list[str]:
         """Where a solution has another reward or expert than its certificate, or another problem."""
@@ -255,6 +289,8 @@ class Certificate(SumsClaim):
             about = "the certificate is about your reward, which is not in the file and stays within"
             under = " under the actions that the expert takes" if own.of_actions else ""
             trusted.append(f"{about} [{low}, {high}]{under}")
+            if self.within is not None:
+                trusted.append(f"it differs by {short(self.within.span)} between two states of the file")
             if self.expert is not None:
                 trusted.append(f"the value that was guessed for it differs by {dropped} between two states of the file")
         for ground in [ground for ground in self.grounds if ground.reward.trusted]:
@@ -271,10 +307,12 @@ class Certificate(SumsClaim):
         """Derive the margin, minima over components added up pair by pair, and say what of the file does not follow."""
         allowed = 0.0 if self.tube is None else self.tube.number("allowed")
         own = self.expert
-        if own is not None and not own.reach * (1 - TIGHT) <= allowed < own.width * (1 + TIGHT):
+        everywhere = allowed == 0 and self.within is not None
+        if own is not None and not everywhere and not own.reach * (1 - TIGHT) <= allowed < own.width * (1 + TIGHT):
             return [f"a tube of half-width {short(allowed)} is none between a cell and the domain {self.domain}"]
         work = [Derivation(ground) for ground in self.grounds]
-        readings = [BandReading(own, self.expert or own.g.expert) for own in work]
+        level = self.required / self.first.unit if self.expert is not None else 0.0  # of a constant expert by the sums
+        readings = [BandReading(own, self.expert or own.g.expert, level) for own in work]
         each = [reading.margins(allowed) for reading in readings]
         units = np.array([ground.unit for ground in self.grounds])
         bounds = {pair: units[:, None] * [own[pair] for own in each] for pair in each[0]}
@@ -286,7 +324,7 @@ class Certificate(SumsClaim):
         scale = abs(estimate) + lost
         slack = RELATIVE * scale + 2 * float(worst[:, 2].sum())
         self.statement = self._statement(min(margin, self.margin), allowed)
-        wrong = self.compare_margin(estimate, slack, holds=self.holds)
+        wrong = self.compare_margin(estimate, slack, holds=self.holds, required=self.required)
         if self.tube is not None:
             return wrong + self._compare_tube(self.tube, work[0], readings[0], scale)
         shown = self.record.array("bounds", (None, self.first.actions - 1), finite=False)
@@ -314,6 +352,15 @@ class Certificate(SumsClaim):
     def _statement(self, margin: float, allowed: float) -> str:
         """What is confirmed, in a sentence."""
         sure = f"with probability at least {self.probability}"
+        if self.within is not None:
+            where = f" farther than {short(allowed)} from the states where it switches" if allowed else ""
+            amount, span = at_most(self.within.amount), at_least(self.within.span)
+            paid = "" if self.first.reward.of_actions else " of the state"
+            return (
+                f"{sure}, at every state of {self.domain}{where}, every action that the expert takes is worth at most "
+                f"{amount} less than any other, if it is followed afterwards: {self.within.share:g} of {span}, which "
+                f"the reward{paid} spans at least; so {DIFFERENCE[self.first.reward.of_actions]} ≥ {at_least(margin)}"
+            )
         if self.expert is None:
             return (
                 f"{sure} action {self.first.used[0]} is strictly optimal at every state of {self.domain}: "
@@ -330,6 +377,30 @@ class Certificate(SumsClaim):
             "than every action that it does not take, if it is followed afterwards: "
             f"{DIFFERENCE[self.first.reward.of_actions]} ≥ {at_least(margin)}"
         )
+
+
+class Within:
+    """How much less than the best an action of an inexact expert may be worth; names as in a file."""
+
+    def __init__(self, record: Record) -> None:
+        self.share, self.span = record.number("share"), record.number("span")
+        self.places, self.actions = record.array("places", (2, None)), record.wholes("actions")
+        if not (0 < self.share < 1 and self.span >= 0 and len(self.actions) == 2):
+            raise DamagedError("a suboptimality should be a share of the difference of a reward at two places")
+
+    @property
+    def amount(self) -> float:
+        """The share of what the reward spans."""
+        return self.share * self.span
+
+    def required(self, discount: float) -> float:
+        """What a margin must exceed."""
+        return -self.amount / discount
+
+
+def _within(record: Record) -> Within | None:
+    part = record.optional("suboptimality", "Suboptimality")
+    return None if part is None else Within(part)
 
 
 def _is_reward_of(term: Reward, ground: Ground) -> bool:

@@ -116,7 +116,7 @@ class LikelyClaim(Claim):
             (0 < delta <= _MOST_DELTA, f"δ = {delta:g}: {meaning}"),
         )
 
-    def compare_margin(self, estimate: float, slack: float, *, holds: bool) -> list[str]:
+    def compare_margin(self, estimate: float, slack: float, *, holds: bool, required: float = 0.0) -> list[str]:
         """What of the margin does not follow; the account says how it was derived."""
         lost = short(estimate - self.derived, 2)
         account = (
@@ -124,8 +124,9 @@ class LikelyClaim(Claim):
         )
         self.account = [("margin", account)]
         larger = f"the claimed margin is larger than what follows from the sums, {short(self.derived)}"
+        wanted = f"above {short(required)}" if required else "positive"
         return failed(
-            (self.derived > 0 or not holds, "the margin that follows from the sums is not positive"),
+            (self.derived > required or not holds, f"the margin that follows from the sums is not {wanted}"),
             (self.margin <= self.derived + slack, larger),
         )
 

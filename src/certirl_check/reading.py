@@ -133,8 +133,8 @@ class Expert:
 class Reading:
     """What lower bounds on D_ba in the cells of an expert's grid say of it, by pair (b, a) ``[c_1, …, c_d]``."""
 
-    def __init__(self, expert: Expert, lower: Mapping[Pair, Floats]) -> None:
-        self.expert, self.lower = expert, lower
+    def __init__(self, expert: Expert, lower: Mapping[Pair, Floats], required: float = 0.0) -> None:
+        self.expert, self.lower, self.required = expert, lower, required  # of bounds, below 0 for an inexact expert
         self.shortfall = np.zeros(expert.shape)  # how much better than the expert's another action can be in each cell
         for (b, _), bounds in lower.items():
             if np.isnan(bounds).any():
@@ -145,6 +145,17 @@ class Reading:
         """The cells in which the expert takes b and does not take a ``[c_1, …, c_d]``."""
         taken, (b, a) = self.expert.taken, pair
         return np.asarray(taken[..., b] & ~taken[..., a])
+
+    def asked(self, pair: Pair) -> Flags:
+        """The cells in which b must be as good as required: an inexact expert's actions also beside each other."""
+        return np.asarray(self.expert.taken[..., pair[0]]) if self.required < 0 else self.strict(pair)
+
+    def decided(self, slack: float = 0.0) -> Flags:
+        """The cells in which that is proved, by bounds that may be too small by the slack ``[c_1, …, c_d]``."""
+        if not self.required < 0:
+            return np.asarray(self.expert.steady & (self.least > -slack))
+        bounds = [np.where(self.asked(pair), lower, np.inf) for pair, lower in self.lower.items()]
+        return np.asarray(np.min(bounds, axis=0) > self.required - slack)
 
     def outside(self, allowed: float, share: float = TIGHT) -> Flags:
         """The cells with states farther than a half-width from the switches, but for rounding ``[c_1, …, c_d]``."""
@@ -167,7 +178,7 @@ class Reading:
         for (b, a), lower in self.lower.items():
             tied = expert.taken[..., b] & expert.taken[..., a] & expert.steady
             ties = max(ties, float(np.where(tied, -lower, 0.0).max()))
-        undecided = ~(expert.steady & (self.least > -slack))
+        undecided = ~self.decided(slack)
         disputed = ~expert.steady | (self.least <= regret - slack)
         return {
             "half_width": float(expert.distance[undecided].max(initial=0.0)),
@@ -201,7 +212,7 @@ def compare_tube(
         (stated_regret >= regret[1], f"regret may be {short(regret[0], 6)}, more than is claimed"),
         (stated_span <= span[1], f"the value span may be {short(span[0], 6)}, less than is claimed"),
     )
-    wrong += _other_cells(tube, expert, expert.steady & (reading.least > -slack))
+    wrong += _other_cells(tube, expert, reading.decided(slack))
     lost, whole, settled = max(regret[0], stated_regret), min(span[0], stated_span), derived["settled"]
     share = f", {at_most(lost / whole, 3)} of the span of V, at least {at_least(whole)}" if whole > 0 else ""
     away = "" if expert.steady.all() else f"farther than {at_most(settled)} from a switch "

@@ -134,6 +134,7 @@ def _paid(reward, **changes):
 MAKERS = {kind.replace(" ", "-"): lambda kind=kind: saved_records.saved(kind) for kind in saved_records.MAKERS} | {
     "paid": lambda: _paid(certirl.Reward(certirl.Legendre(2), [[0.0, 0.5], [0.0, -0.5]])),
     "paid-function": lambda: _paid(lambda states, action: (1 - action) * (2 + states[:, 0]), expert=0, tube=None),
+    "inexact": lambda: _paid(_reward(certirl.Legendre(2)), suboptimality=0.2, tube=None),
     "cells-value": test_cell_files.MAKERS["value"],
     "cells-reward": test_cell_files.MAKERS["reward"],
     "cells-car": lambda: test_cell_files._environment("MountainCar-v0", (37, 21)),

@@ -15,7 +15,7 @@ PARTS = {
     "certificates": ("theorems",),
     "components": ("solvable", "time", "certified", "soundness"),
     "known_noise": ("truth",),
-    "switching": ("soundness", "recovered"),
+    "switching": ("soundness", "inexact", "recovered"),
     "box_switching": ("proved",),
 }
 SMALL = {

@@ -112,7 +112,7 @@ def check_axes(periodic: Sequence[int], coordinates: int) -> None:
 
 def solved(options: argparse.Namespace, where: Any) -> Solution:
     """The answer of `solve` to the options of a command; ``where`` is its map."""
-    names = ("discount", "columns", "delta", "tail", "tube", "regret", "samples", "trials")
+    names = ("discount", "columns", "delta", "tail", "tube", "regret", "suboptimality", "samples", "trials")
     asked = {name: getattr(options, name) for name in names} | {"map": where, "dynamics": dynamics_of(options)}
     for kind in (Program, ValueForm):  # what is wrong in itself is refused before anything is read
         kind(**_fields(options, kind))
@@ -196,7 +196,7 @@ def certified(options: argparse.Namespace, where: Any) -> Certificate:
         "expert": expert.action if expert.action is not None else policy_of(expert, source, options),
         "rng": 0 if options.seed is None else as_count(options.seed, "seed", least=0),
     }
-    asked |= {name: getattr(options, name) for name in ("delta", "samples", "tube")}
+    asked |= {name: getattr(options, name) for name in ("delta", "samples", "tube", "suboptimality")}
     if dynamics is not None:
         return certify(record, source.data, dynamics=dynamics, **asked)
     return certify(record, source.data, columns=columns, tail=options.tail, map=where, **asked)

@@ -130,6 +130,8 @@ def proof(delta: str, more: dict[str, str], samples: str) -> dict[str, dict[str,
             "--known-noise STD": "in place of columns and a tail: s' is an affine drift plus Gaussian noise, clipped, "
             "of one coordinate; this is the standard deviation of the noise, exactly",
             "--tube WIDTH": "for policies: nearer than this to a switch nothing need be proved",
+            "--suboptimality SHARE": "of an inexact expert: how much less than the best its actions may be worth, as a "
+            "share of what the reward spans",
             **more,
             "--samples --max-samples N": f"transitions of each action to draw ({samples})",
             "--seed N": "of draws and of the division of a log (default 0)",

@@ -245,6 +245,19 @@ class LeastVariance:
         return "optimal", u[None, : self.rows.values.shape[1]] / scale, weights
 
 
+def most_preferred(rows: Array, spanned: Array, least: float) -> Array | None:
+    """The x for which the mean of ``rows @ x`` is largest, all of it at least ``least`` and ``spanned @ x`` within ±½.
+
+    None if the solver gave up.
+    """
+    from scipy.optimize import linprog
+
+    system = np.concatenate([-rows, spanned, -spanned])
+    ends = np.concatenate([np.full(len(rows), -least), np.full(2 * len(spanned), 0.5)])
+    answer = linprog(-rows.mean(axis=0), A_ub=system, b_ub=ends, bounds=(None, None), method="highs")
+    return numbers_of(answer.x, rows.shape[1]) if answer.status == 0 else None
+
+
 def whitening(spread: Array) -> Array:
     """L with C = LLᵀ ``[k, k]``, where directions without noise count as having a little."""
     eigenvalues, vectors = np.linalg.eigh(spread)

@@ -23,6 +23,8 @@ from certirl.ground.status import Finding, Reason
 OBJECTIVES = ("least-variance", "l1", "max-margin")
 BETWEEN = "least-variance and l1"  # a reward between the two
 MOST_POINTS = 1_000_000  # of a cover
+PARTS = (0.25, 0.5, 0.75)  # of what an inexact expert may lack, that a reward is asked to leave
+_MESH = 4  # points of the mesh for each function, where an inexact expert is compared
 NEGLIGIBLE = 1e-9  # share of the largest margins below which a component gets no reward
 SAME_DIGITS = 1e-12  # of the operators: a smaller difference of two actions is rounding
 
@@ -340,8 +342,8 @@ class _Task:
             **judged.fields,
         )
 
-    def judged(self, coefficients: Sequence[Array], cover: float | None = None) -> _Judged:
-        """The exact margin of rewards α_j of all components, and the rewards scaled to a margin of 1.
+    def judged(self, coefficients: Sequence[Array], cover: float | None = None, unit: float | None = None) -> _Judged:
+        """The exact margin of rewards α_j of all components, and the rewards scaled to a margin of 1, or by a unit.
 
         For the best margin to ‖α‖₁ = 1, since min ‖α‖₁ at margin 1 is 1/β; with a cover they stay as they are.
         """
@@ -350,7 +352,8 @@ class _Task:
         minima = np.sum([[value for _, value in pairs] for pairs in exact], axis=0)
         margin, worst = float(minima.min()), first_of_least(minima)
         norm = sum(float(np.abs(alpha).sum()) for alpha in coefficients)
-        unit = norm if self.objective == "max-margin" else margin if cover is None else 1.0
+        if unit is None:
+            unit = norm if self.objective == "max-margin" else margin if cover is None else 1.0
         rewards = [Reward(c.basis, alpha / unit) for c, alpha in zip(self.criteria, coefficients, strict=True)]
         place = np.nansum([self._whole(j, pairs[worst][0][None])[0] for j, pairs in enumerate(exact)], axis=0)
         fields = {
@@ -379,6 +382,40 @@ def between(criteria: Sequence[Bellman], first: Recovery, second: Recovery, shar
     pairs = zip(criteria, first.values, second.values, strict=True)
     coefficients = [c.reward_of((1 - share) * value + share * other) for c, value, other in pairs]
     return replace(first, objective=BETWEEN, **task.judged(coefficients).fields)
+
+
+def inexact(criterion: Bellman, share: float) -> list[Recovery]:
+    """Rewards that span about 1 and prefer the expert's action most on average, though some state is an exception.
+
+    Where the constraints of a strictly optimal action contradict each other, another right-hand side is asked for:
+    D_a(s) ≥ −ρ/γ at the states of a mesh, for several ρ up to the share ξ of the span. Found are the rewards that keep
+    to ξ at all states; the first allows least.
+
+    Args:
+        criterion: of the only component.
+        share: ξ.
+    """
+    task = _Task([criterion], criterion.basis.components, "l1")
+    states = criterion.columns.grid(_MESH * criterion.columns.size)
+    values = criterion.columns.values(states)
+    rows = np.concatenate([values @ task.matrices[0][a].T for a in range(len(task.alternatives))])
+    spanned = criterion.basis.values(np.concatenate([states, criterion.basis.grid(_MESH * criterion.basis.size)]))
+    found = []
+    for part in PARTS:
+        alpha = program.most_preferred(rows, spanned, -part * share / criterion.discount)
+        if alpha is None:
+            continue
+        judged = task.judged([alpha], unit=1.0)
+        least = share_needed(criterion, judged.margin, spanned @ alpha)
+        if least <= share:
+            found.append(task.recovery(Reason.WITHIN.finding(share=least), 1, **judged.fields))
+    return found
+
+
+def share_needed(criterion: Bellman, margin: float, values: Array) -> float:
+    """The ξ that a margin asks for, by the values of the reward at many states."""
+    span = float(np.ptp(values))
+    return criterion.discount * max(-margin, 0.0) / span if span > 0 else np.inf
 
 
 def joined(components: Sequence[Component], functions: Sequence[Reward]) -> Reward:

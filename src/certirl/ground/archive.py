@@ -60,6 +60,7 @@ _GAINED: dict[int, dict[str, dict[str, Any]]] = {
     3: {
         "Surrogate": {"powers": False},
         "Evidence": {"powers": None},
+        **{kind: {"suboptimality": None} for kind in ("Certificate", "GaussianCertificate")},
         "BoundedReward": {"apart": None, "slopes": None, "slopes_source": "proved"},
         "FeaturePath": {"gains": None, "signs": None},
     },

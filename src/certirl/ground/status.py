@@ -104,6 +104,14 @@ class Reason(Enum):
     )
     DEPENDENT = "undetermined", "{test}", "a sum of rewards may be wrong; see certirl.diagnose.components"
 
+    WITHIN = "solved", "the expert's action is optimal within {share:.2g} of what R spans under these operators"
+    NOT_WITHIN = (
+        "undetermined",
+        "no reward was found under which the estimates put the expert's action within {share:g} of what R spans of "
+        "the best",
+        "declare a larger suboptimality, or use other functions",
+    )
+
     # Of contradicting constraints.
     CONFLICT = (
         "infeasible",
@@ -291,6 +299,13 @@ class Claim(Record):
     # what to do about a tail that leaves no margin however many transitions there are; empty for any other
     excessive_tail: str = ""
     close_tail: str = ""  # which tail a margin that holds needs, where the tail costs much of it; else empty
+    required: float = 0.0  # what the margin must exceed; below 0 for an inexact expert
+
+    @property
+    @internal
+    def spare(self) -> float:
+        """By how much the margin exceeds what is required of it; a proof has some to spare."""
+        return self.margin - self.required
 
     @property
     def statement(self) -> str:
@@ -313,7 +328,7 @@ class Claim(Record):
     @property
     def word(self) -> str:
         """One of "certified", "conditional" (on a tail of zero, as none was declared) and "not certified"."""
-        proved = 0 < self.margin < inf
+        proved = 0 < self.spare < inf
         return "not certified" if not proved else "certified" if self.tail is not None else "conditional"
 
     @property
@@ -328,7 +343,7 @@ class Claim(Record):
             return ""
         if self.margin == inf:
             return "no action is left to compare with those that the expert takes"
-        if self.margin > 0:
+        if self.spare > 0:
             return "conditional on a tail of zero: declare a tail to make it a certificate"
         if self.samples_needed is not None:
             declared = "" if self.tail is not None else " once a tail is declared"
@@ -338,9 +353,10 @@ class Claim(Record):
             return self.excessive_tail or self.in_noise
         if not isfinite(self.margin):
             return "too few transitions for any bound"
-        if self.estimated <= self.losses.get("truncation tail", 0.0):
+        if self.estimated - self.required <= self.losses.get("truncation tail", 0.0):
             tail = " or the tail is too large" if self.tail or self.tail is None else ""
-            return f"no number of samples suffices: the estimated margin is not positive{tail}"
+            small = f"below the {self.required:.3g} allowed" if self.required else "not positive"
+            return f"no number of samples suffices: the estimated margin is {small}{tail}"
         return "many more samples are needed; their number cannot be estimated"
 
     @internal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_number, by_door, setting, shown
 from certirl.ground.records import Record, internal
 from certirl.proof.contradictions import of_circle
+from certirl.proof.suboptimality import as_share
 from certirl.proof.surrogate import expands
 from certirl.proof.tails import (
     Tail,
@@ -67,12 +68,14 @@ class Case(Record):
     discount: float  # γ
     tail: TailLike  # as in `certify`
     grid: ExpertGrid | None  # the expert on a grid; None for a constant expert
-    tube: float  # the half-width asked for; 0 for a constant expert
+    tube: float  # the half-width by which states are drawn beside switches; 0 for a constant expert
     notes: tuple[str, ...]  # what is assumed of the expert, in words
     sampling: Sampling = "independent"  # how fresh rows depend on each other
     action_names: tuple[str, ...] = ()  # of the actions, if the data have them
     log_notes: tuple[str, ...] = ()  # what was done to the log while it was read, in sentences
     logged: bool = False  # fresh rows are those of a log
+    suboptimality: float | None = None  # as in `certify`
+    allowed: float = 0.0  # the half-width outside which everything must be proved; 0 for all states
 
     @classmethod
     def of(
@@ -86,6 +89,7 @@ class Case(Record):
         tube: float | None = None,
         components: Sequence[Component] = (),
         source: Source | None = None,
+        suboptimality: float | None = None,
     ) -> Case:
         """Look the expert up, and refuse what cannot be proved.
 
@@ -99,7 +103,9 @@ class Case(Record):
             components: groups of coordinates that move independently; one, or none, for all together.
             source: of the data, with which the periods of the columns are compared after a tail that is too large for
                 any bound is refused; left out, nothing is.
+            suboptimality: as in `certify`.
         """
+        share = as_share(suboptimality)
         of_source: tuple[Any, ...] = ()
         if source is not None:
             of_source = (source.sampling, source.action_names, source.notes, source.is_log)
@@ -118,14 +124,18 @@ class Case(Record):
         if policy.constant is not None:
             if tube is not None:
                 raise ValueError(without_switches("tube"))
-            return cls(policy, (policy.constant,), parts, discount, tail, None, 0.0, (), *of_source)
+            constant = cls(policy, (policy.constant,), parts, discount, tail, None, 0.0, (), *of_source)
+            return replace(constant, suboptimality=share)
         domain = parts[0].columns.domain
         grid, half_width = expert_grid(policy, domain), allowed_tube(tube, domain)
         notes = (str(grid), *([policy.assumption] if policy.assumption else []))
         policy = compared(policy, grid)
         if len(grid.used) == 1:
-            return cls(policy, grid.used, parts, discount, tail, None, 0.0, notes, *of_source)
-        return cls(policy, grid.used, parts, discount, tail, grid, half_width, notes, *of_source)
+            constant = cls(policy, grid.used, parts, discount, tail, None, 0.0, notes, *of_source)
+            return replace(constant, suboptimality=share)
+        switching = cls(policy, grid.used, parts, discount, tail, grid, half_width, notes, *of_source)
+        is_everywhere = share is not None and tube is None  # at a switch actions are alike, which an inexact expert may
+        return replace(switching, suboptimality=share, allowed=0.0 if is_everywhere else half_width)
 
     @property
     def design(self) -> Even | Near:

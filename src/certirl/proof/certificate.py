@@ -32,13 +32,21 @@ from certirl.proof.bands import Band, Bands, bands, expected_bands, shares_of
 from certirl.proof.case import Case, allowed_tube, more_columns, without_switches
 from certirl.proof.functionals import workings
 from certirl.proof.reading import Margin, PairBounds, Reading, Tube, read_cells
+from certirl.proof.suboptimality import Suboptimality, declared
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate
 from certirl.proof.tails import TailLike, largest_tail, tail_in_numbers
 
 
 def read(
-    bands: Bands, grid: ExpertGrid | None, *, expert: int, allowed: float, widths: Array, discount: float
+    bands: Bands,
+    grid: ExpertGrid | None,
+    *,
+    expert: int,
+    allowed: float,
+    widths: Array,
+    discount: float,
+    required: float = 0.0,
 ) -> Reading:
     """What bands say about the expert.
 
@@ -49,10 +57,12 @@ def read(
         allowed: the half-width outside which everything must be proved.
         widths: of the tents whose visits the bands bound ``[w]``.
         discount: γ.
+        required: what must be proved of the bounds.
     """
     if grid is not None:
         later = partial(_met_later, grid, bands.visits, widths)
-        return read_cells(_on_cells(bands, grid), grid, allowed=allowed, discount=discount, later=later)
+        asked: dict[str, Any] = {"allowed": allowed, "discount": discount, "required": required}
+        return read_cells(_on_cells(bands, grid), grid, later=later, **asked)
     margins = []
     for band in bands.pairs:
         b, a = band.pair
@@ -235,13 +245,16 @@ class Ground(Record):
 class Certificate(Claim):
     """With probability at least 1 − δ the expert's action is strictly best: everywhere, or outside a tube.
 
+    Of an inexact expert, with a suboptimality, it is within that of the best: everywhere, if no tube is asked for.
+
     Best: taking it and then following the expert is worth more than taking any other and then following the expert. For
     an expert of one action that is proved at every state, for any other at every state farther than the tube's
     half-width from the states where it switches.
 
     Attributes:
         margin: what every action that the expert takes is better by than every other, divided by γ: a lower bound,
-            ``estimated`` less the losses. If it is not positive, nothing is proved.
+            ``estimated`` less the losses. If it is not positive, or not above `required` for an inexact expert,
+            nothing is proved.
         estimated: the estimate of it, corrected by the fresh data.
         losses: what is subtracted, by name; over components they are summed.
         state: where the margin is least ``[d]``.
@@ -260,6 +273,7 @@ class Certificate(Claim):
         goal: the regret that was asked for, as a share of the value's span; None if none was.
         action_names: of the actions, if the data have them.
         log_notes: what was done to the log while it was read, in sentences; they are among the assumptions.
+        suboptimality: how far from the best an action of the expert may be; None if it must be strictly best.
 
     Example:
         >>> room = certirl.problems.thermostat(noise=3.0)
@@ -289,7 +303,13 @@ class Certificate(Claim):
     goal: float | None = None
     action_names: tuple[str, ...] = ()
     log_notes: tuple[str, ...] = ()
+    suboptimality: Suboptimality | None = None
     replaces_reward: ClassVar[bool] = False
+
+    @property
+    def required(self) -> float:  # type: ignore[override]
+        """What the margin must exceed: 0, or −ξS/γ for an inexact expert."""
+        return _required(self.suboptimality, self.discount)
 
     def lines(self) -> list[tuple[str, str]]:
         """The margin, the tube with the regret, and the assumptions, each in a line with its name.
@@ -299,15 +319,17 @@ class Certificate(Claim):
             ['margin', 'assumed']
         """
         assumed = ("assumed", "; ".join(self.assumptions))
+        asked = [] if self.suboptimality is None else [("asked", f"a margin above {self.required:.3g}")]
         if self.tube is None:
-            return [("margin", self.proved), assumed]
+            lost = [("regret", f"at most {-rounded_down(-self.regret):.3g} in value")] if asked else []
+            return [("margin", self.proved), *asked, *lost, assumed]
         where = f" at {place_of(self.state)} against {self._alternative}"
         tube, assuming = self.tube, "" if self.tail is not None else "if the tail is zero, "
         least = f"{assuming}at least {rounded_down(self.margin):.3g} {self._where(tube)}: "
         least = least if np.isfinite(self.margin) else f"{self.without_bound}: "
         compared = f"{least}{self.account(where)}" if self.margin < np.inf else "none: the expert takes every action"
         shape = f"half-width {tube.half_width:.3g}, {tube.share:.2%} of the domain"
-        lines = [("margin", compared), ("tube", f"{tube.grid.described(tube.undecided)}: {shape}")]
+        lines = [("margin", compared), *asked, ("tube", f"{tube.grid.described(tube.undecided)}: {shape}")]
         if tube.ties > 0:
             lines.append(("ties", f"actions that the expert mixes differ by {tube.ties:.3g} at most"))
         return [*lines, ("regret", f"{self._regret_in_words}{self._settled(tube)}"), assumed]
@@ -319,8 +341,8 @@ class Certificate(Claim):
 
     @property
     def holds(self) -> bool:  # type: ignore[override]
-        """Whether it is a proof: the margin is positive, some state is decided, and a tail was declared."""
-        return bool(0 < self.margin < np.inf and self.tail is not None)
+        """Whether it is a proof: the margin is what is required, some state is decided, and a tail was declared."""
+        return bool(0 < self.spare < np.inf and self.tail is not None)
 
     @property
     @internal
@@ -410,13 +432,15 @@ class Certificate(Claim):
     def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
         """Whether the expert's action is proved strictly best at each state ``[n]``, as it is outside the tube.
 
+        Of an inexact expert: within what was declared of the best.
+
         Example:
             >>> certificate.proves([16.0, 20.0, 24.0])
             array([ True,  True,  True])
         """
         if self.tube is None:
             rows = [self._rows(ground, states) for ground in self.grounds]
-            return np.full(len(rows[0]), self.margin > 0)
+            return np.full(len(rows[0]), self.spare > 0)
         return np.asarray(self.tube.decided[self.tube.grid.cells.cell(as_states(states, self.tube.grid.domain))])
 
     def plot(self, *, plane: tuple[int, int] = (0, 1), ax: Any = None, path: Any = None) -> Any:
@@ -435,27 +459,30 @@ class Certificate(Claim):
 
         None is if the estimate, less the tail, is not positive beyond its noise: then it may be negative in truth.
         """
-        if not self._shown(CLEAR)["margin"] > 0:
+        if not self._shown(CLEAR) > self.required:
             return None
         columns = max(ground.surrogate.columns.size for ground in self.grounds)
-        return least_enough(lambda n: self._margin_with(n) > 0, 10 * columns, self.samples * 2**12)
+        return least_enough(lambda n: self._margin_with(n) > self.required, 10 * columns, self.samples * 2**12)
 
-    def _shown(self, errors: float) -> dict[str, Any]:
+    def _shown(self, errors: float) -> float:
         """The margin that the estimates leave with a number of standard errors, and the tail, in place of bounds."""
-        return _summary(self.grounds, self._curves([ground.around(errors) for ground in self.grounds]), *self._asked)[0]
+        around = self._curves([ground.around(errors) for ground in self.grounds])
+        return float(_summary(self.grounds, around, *self._asked).derived["margin"])
 
     @cached_property
     @internal
     def in_noise(self) -> str:  # type: ignore[override]  # worked out when asked for
-        """That the least margin may have either sign by its estimate, in words; empty if one is beyond its noise."""
-        if self.margin > 0:
+        """That the least margin may be on either side of what is required, in words; else empty."""
+        if self.spare > 0:
             return ""
-        least, clear = (self._shown(errors)["margin"] for errors in (0.0, CLEAR))
-        if clear > 0 or least < clear - least or not np.isfinite(clear):
+        least, clear = (self._shown(errors) for errors in (0.0, CLEAR))
+        over = least - self.required
+        if clear > self.required or over < clear - least or not np.isfinite(clear):
             return ""
-        perhaps = "; perhaps no reward has a positive one" if least <= 0 else ""
+        perhaps = "; perhaps no reward has a positive one" if least <= 0 and not self.required else ""
+        wanted = f"above {self.required:.3g}" if self.required else "positive"
         return (
-            f"whether the margin is positive cannot be told yet ({least:.2g} ± {least - clear:.1g}, {CLEAR:g} standard "
+            f"whether the margin is {wanted} cannot be told yet ({least:.2g} ± {least - clear:.1g}, {CLEAR:g} standard "
             f"errors{perhaps}): use more samples"
         )
 
@@ -464,7 +491,7 @@ class Certificate(Claim):
     def wider_tube(self) -> float | None:
         """A half-width of the tube with which these bounds are a certificate; None if they are one or none exists."""
         tube = self.tube
-        if tube is None or not -np.inf < self.margin <= 0:
+        if tube is None or not -np.inf < self.spare <= 0:
             return None
         least = min(high - low for low, high in tube.grid.domain)
         outside = tube.grid.away + tube.grid.reach > tube.half_width
@@ -505,18 +532,18 @@ class Certificate(Claim):
     def _read_with(self, allowed: float) -> Certificate:
         assert self.tube is not None
         bands = [ground.bands for ground in self.grounds]
-        derived, (margin,), _ = _summary(self.grounds, bands, self.tube.grid, allowed)
+        derived, (margin,), _ = _summary(self.grounds, bands, self.tube.grid, allowed, self.required)
         return replace(self, **derived, state=margin.state, action=margin.pair[1])
 
     @cached_property
     def excessive_tail(self) -> str:  # type: ignore[override]  # worked out when asked for
         """What to do about a tail that leaves no margin however many transitions there are; empty for any other."""
-        if self.margin > 0 or not self.tail:
+        if self.spare > 0 or not self.tail:
             return ""
         limit, without = self._margin_with(UNLIMITED), self._margin_with(UNLIMITED, tails=0.0)
-        if not (limit <= 0 < without or limit == -np.inf < without):
+        if not (limit <= self.required < without or limit == -np.inf < without):
             return ""
-        if not without > 0:  # data can lead to a reward with a larger margin
+        if not without > self.required:  # data can lead to a reward with a larger margin
             return f"{self._tail_in_numbers}; this is too much for any bound: {SMALLER_TAIL}"
         needed = f"this margin needs τ < {rounded_down(self.tail_needed, 2):.2g}, however many transitions there are"
         return f"{self._tail_in_numbers}; {needed}: {SMALLER_TAIL}"
@@ -537,15 +564,16 @@ class Certificate(Claim):
         lost = self.losses.get("truncation tail", 0.0)
         if not self.tail or not lost:
             return float("inf")
-        if self.margin > 0:
-            return self.tail * (self.margin + lost) / lost
+        if self.spare > 0:
+            return self.tail * (self.spare + lost) / lost
         high = 1.0 if np.isfinite(self.tail) else 0.0
-        while high > 1e-9 and not self._margin_with(UNLIMITED, tails=high / 2) > 0:
+        while high > 1e-9 and not self._margin_with(UNLIMITED, tails=high / 2) > self.required:
             high /= 2
         low = high / 2
         for _ in range(4):
             middle = (low + high) / 2
-            low, high = (middle, high) if self._margin_with(UNLIMITED, tails=middle) > 0 else (low, middle)
+            enough = self._margin_with(UNLIMITED, tails=middle) > self.required
+            low, high = (middle, high) if enough else (low, middle)
         return self.tail * low
 
     @property
@@ -562,7 +590,7 @@ class Certificate(Claim):
     def close_tail(self) -> str:  # type: ignore[override]
         """The tail, and the τ that the margin needs, in words where the tail decides much; else empty."""
         lost = self.losses.get("truncation tail", 0.0)
-        if not self.holds or not lost > max(self.margin, self.estimated / 4):
+        if not self.holds or not lost > max(self.spare, (self.estimated - self.required) / 4):
             return ""
         return f"{self._tail_in_numbers}; this margin needs τ < {rounded_down(self.tail_needed, 2):.2g}"
 
@@ -616,9 +644,9 @@ class Certificate(Claim):
         return action_in_words(self.action, self.action_names)
 
     @property
-    def _asked(self) -> tuple[ExpertGrid | None, float]:
-        """The grid of an expert that switches, and the half-width of the tube that was asked for."""
-        return (None, 0.0) if self.tube is None else (self.tube.grid, self.tube.allowed)
+    def _asked(self) -> tuple[ExpertGrid | None, float, float]:
+        """The grid of an expert that switches, the half-width of the tube that was asked for, and what is required."""
+        return (None, 0.0, self.required) if self.tube is None else (self.tube.grid, self.tube.allowed, self.required)
 
     @property
     def _regret_in_words(self) -> str:
@@ -630,7 +658,8 @@ class Certificate(Claim):
 
     def _where(self, tube: Tube) -> str:
         """The states that the margin is about, in words."""
-        return f"farther than {tube.allowed:.3g} from {tube.grid.where}" if len(tube.grid.switches) else "everywhere"
+        is_outside = len(tube.grid.switches) and tube.allowed > 0
+        return f"farther than {tube.allowed:.3g} from {tube.grid.where}" if is_outside else "everywhere"
 
     def _settled(self, tube: Tube) -> str:
         least = min(high - low for low, high in tube.grid.domain)
@@ -647,11 +676,15 @@ class Certificate(Claim):
         if tube is None:
             if self.margin == -np.inf:
                 return f"{self.word.capitalize()}: {unbounded}"
+            if self.holds and self.suboptimality is not None:
+                return f"Certified {sure}: at every state the expert's action is optimal {self.suboptimality}"
             if self.holds:
                 return f"Certified {sure}: margin at least {rounded_down(self.margin, 4):.4g}"
             least = f"at least {rounded_down(self.margin, 4):.4g}"
             return f"{self.word.capitalize()}: {sure}{self.condition} the margin is {least}"
         where = self._where(tube)
+        if self.holds and self.suboptimality is not None:
+            return f"Certified {sure}: {where} the expert's action is optimal {self.suboptimality}"
         if self.holds:
             best = "the expert's action is strictly best"
             if tube.ties > 0:
@@ -674,7 +707,11 @@ class _Summary(NamedTuple):
 
 
 def _summary(
-    grounds: Sequence[Ground], each_bands: Sequence[Bands], grid: ExpertGrid | None, allowed: float
+    grounds: Sequence[Ground],
+    each_bands: Sequence[Bands],
+    grid: ExpertGrid | None,
+    allowed: float,
+    required: float = 0.0,
 ) -> _Summary:
     """Minima over components add up, action by action; regret follows from the least sum.
 
@@ -683,9 +720,11 @@ def _summary(
         each_bands: the bands of each.
         grid: the expert on a grid; None for an expert of one action.
         allowed: the half-width of the tube that was asked for.
+        required: what must be proved of the bounds.
     """
+    asked: dict[str, Any] = {"allowed": allowed, "required": required / grounds[0].surrogate.unit}
     readings = [
-        read(component_bands, grid, expert=s.used[0], allowed=allowed, widths=s.widths, discount=s.discount)
+        read(component_bands, grid, expert=s.used[0], widths=s.widths, discount=s.discount, **asked)
         for s, component_bands in zip((ground.surrogate for ground in grounds), each_bands, strict=True)
     ]
     units = [ground.surrogate.unit for ground in grounds]
@@ -725,11 +764,21 @@ def _whole_state(case: Case, states: Sequence[Array], components: Sequence[int])
     return whole
 
 
+def _required(suboptimality: Suboptimality | None, discount: float) -> float:
+    """What a margin must exceed."""
+    return 0.0 if suboptimality is None else -suboptimality.amount / discount
+
+
+def _declared(case: Case, surrogates: Sequence[Surrogate]) -> Suboptimality | None:
+    components = [surrogate.component for surrogate in surrogates]
+    return declared(case.suboptimality, surrogates, lambda states: _whole_state(case, states, components))
+
+
 class Forecast(NamedTuple):
     """What fresh data should prove, if they say nothing new."""
 
-    margin: float  # the bound; −∞ where there would be none
-    estimated: float  # the estimate that it is a share of
+    margin: float  # the bound, less what is required of it; −∞ where there would be none
+    estimated: float  # the estimate that it is a share of, in the same way
     regret: float  # the bound on the regret
     value_span: float  # the bound on the span of the value
     tail: float  # what is subtracted for the tail
@@ -761,10 +810,11 @@ def forecast(
     """
     grounds = _grounds(case, surrogates, evidence, delta)
     expected = [ground.forecast(samples, ground.delta, tails) for ground in grounds]
-    derived = _summary(grounds, expected, case.grid, case.tube).derived
+    required = _required(_declared(case, surrogates), case.discount)
+    derived = _summary(grounds, expected, case.grid, case.allowed, required).derived
     span = grounds[0].surrogate.unit * expected[0].span
     lost = derived["losses"]["truncation tail"]
-    return Forecast(derived["margin"], derived["estimated"], derived["regret"], span, lost)
+    return Forecast(derived["margin"] - required, derived["estimated"] - required, derived["regret"], span, lost)
 
 
 def _grounds(
@@ -799,7 +849,9 @@ def conclude(
     for surrogate, sums in zip(surrogates, evidence, strict=True):
         sums.check_determine(surrogate.columns, case.parts[surrogate.component].name)
     grounds = _grounds(case, surrogates, evidence, delta)
-    derived, decisive, margins = _summary(grounds, [ground.bands for ground in grounds], case.grid, case.tube)
+    suboptimality = _declared(case, surrogates)
+    asked = case.grid, case.allowed, _required(suboptimality, case.discount)
+    derived, decisive, margins = _summary(grounds, [ground.bands for ground in grounds], *asked)
     components = [surrogate.component for surrogate in surrogates]
     bounds = np.zeros((len(case.parts) if case.grid is None else 0, case.policy.n_actions - 1))
     if case.grid is None:
@@ -821,6 +873,7 @@ def conclude(
         goal=goal,
         action_names=case.action_names,
         log_notes=case.log_notes,
+        suboptimality=suboptimality,
     )
 
 

@@ -81,6 +81,7 @@ def certify(
     progress: bool | Report | None = None,
     map: Any = None,
     tube: float | None = None,
+    suboptimality: float | None = None,
 ) -> Certificate: ...
 
 
@@ -101,6 +102,7 @@ def certify(
     progress: bool | Report | None = None,
     map: Any = None,
     tube: float | None = None,
+    suboptimality: float | None = None,
 ) -> Certificate | GaussianCertificate | CellCertificate:
     """Prove, from data the reward has not seen, that the expert is strictly optimal under it: D_a(s) ≥ margin > 0.
 
@@ -133,6 +135,9 @@ def certify(
             left out. Results do not depend on it.
         tube: a half-width, for experts that switch; 1/40 of the domain's least width if left out, 1/20 in three
             coordinates.
+        suboptimality: of an inexact expert, how much less than the best an action of its own may be worth, as a share
+            of what the reward spans: 0.1 proves that Q(s, π(s)) ≥ max_a Q(s, a) − 0.1 (max R − min R) at every state,
+            Q being what an action is worth if the expert is followed afterwards. "Strictly optimal" if left out.
 
     Example:
         >>> room = certirl.problems.thermostat(noise=3.0)
@@ -145,6 +150,7 @@ def certify(
         given: dict[str, Any] = {
             "delta": delta, "tail": tail, "columns": columns, "samples": samples, "rng": rng, "tube": tube,
             "reward_range": reward_range, "paired": paired, "progress": progress, "map": map,
+            "suboptimality": suboptimality,
         }  # fmt: skip
         check_declaration(dynamics, given)
         used = {name: value for name, value in given.items() if name in dynamics.uses}
@@ -167,6 +173,7 @@ def certify(
         tube=tube,
         components=components,
         source=origin,
+        suboptimality=suboptimality,
     )
     if len(components) <= 1:
         function = bounded(function, domain, reward_range, case.used)

@@ -296,6 +296,7 @@ class GaussianCertificate(Certificate):
     """
 
     noise: KnownNoise
+    suboptimality: None = None  # the proof is of strictly best actions alone
 
     rows_in_words: ClassVar[str] = "transitions per action"
     replaces_reward: ClassVar[bool] = True

@@ -24,12 +24,12 @@ from certirl.ground.records import Record, internal
 @archive.record
 @dataclass(frozen=True, eq=False)
 class Tube(Record):
-    """Where an expert that switches is not proved strictly best.
+    """Where an expert that switches is not proved strictly best, or as good as an inexact one must be.
 
     Attributes:
-        allowed: the half-width that was asked for.
+        allowed: the half-width that was asked for; 0 for all states.
         undecided: the boxes around its connected pieces ``[t, d, 2]``.
-        decided: the cells of the grid in which the expert is proved strictly best ``[cells]``.
+        decided: the cells of the grid in which that is proved of the expert ``[cells]``.
         half_width: the farthest an undecided state is from a switch; 0 without any.
         share: of the domain that is undecided.
         shortfall: how much better than the expert's another action can be at worst, divided by γ.
@@ -96,29 +96,34 @@ def read_cells(
     allowed: float,
     discount: float,
     later: Callable[[Array], float],
+    required: float = 0.0,
 ) -> Reading:
     """What lower bounds on cells say of the expert.
 
     The bounds are those of every ordered pair of actions. Of an expert of several actions everything must be proved
     outside a tube of half-width ``allowed``. ``later`` is how much of a shortfall on the cells ``[cells]`` is met in a
-    later step at most, infinite if unknown.
+    later step at most, infinite if unknown. Bounds must exceed ``required``: 0, or less of an inexact expert, whose
+    actions are compared with each other too where it may take several, also beside switches.
     """
     is_constant, taken, cells = len(grid.used) == 1, grid.taken, len(grid.steady)
     outside = np.ones(cells, dtype=bool) if is_constant else outside_of(grid, allowed)
-    least, short, ties = np.full(cells, np.inf), np.zeros(cells), 0.0
+    best, least, short, ties = np.full(cells, np.inf), np.full(cells, np.inf), np.zeros(cells), 0.0
     margins: dict[int, Margin] = {}
     for (b, a), lower, worst in bounds:
         strict = taken[b] & ~taken[a]
-        least = np.minimum(least, np.where(strict, lower, np.inf))
+        asked = taken[b] if required < 0 else strict
+        best = np.minimum(best, np.where(strict, lower, np.inf))
+        least = np.minimum(least, np.where(asked, lower, np.inf))
         short = np.maximum(short, np.where(taken[b], -lower, 0.0))
         ties = max(ties, float(np.where(taken[b] & taken[a] & grid.steady, -lower, 0.0).max()))
-        if (strict & outside).any():
-            margins[a] = min((*filter(None, [margins.get(a)]), worst(strict & outside)), key=_first_least)
+        if (asked & outside).any():
+            margins[a] = min((*filter(None, [margins.get(a)]), worst(asked & outside)), key=_first_least)
     regret = _regret(short, later, discount)
     if is_constant:
         return Reading([margins[a] for a in sorted(margins)], regret, None)
     none = Margin((0, 1), np.inf, np.inf, {}, grid.states[0])  # the expert takes every action
-    tube = _tube(grid, least, short, allowed=allowed, ties=ties, regret=regret)
+    decided = least > required if required < 0 else grid.steady & (least > 0)
+    tube = _tube(grid, decided, best, short, allowed=allowed, ties=ties, regret=regret)
     return Reading([min(margins.values(), key=_first_least, default=none)], regret, tube)
 
 
@@ -135,15 +140,23 @@ def _regret(short: Array, later: Callable[[Array], float], discount: float) -> f
     return discount * (now + discount / (1 - discount) * min(now, later(short)))
 
 
-def _tube(grid: ExpertGrid, least: Array, short: Array, *, allowed: float, ties: float, regret: float) -> Tube:
-    """Where an expert that switches is not proved strictly best.
+def _tube(
+    grid: ExpertGrid,
+    decided: NDArray[np.bool_],
+    least: Array,
+    short: Array,
+    *,
+    allowed: float,
+    ties: float,
+    regret: float,
+) -> Tube:
+    """Where what is required of an expert that switches is not proved.
 
-    ``least`` are lower bounds on D_ba in every cell, b taken and a not ``[cells]``, ``short`` is how much better than
-    the expert's another action can be there ``[cells]``. Outside the half-width ``allowed`` everything must be proved.
-    ``ties`` is how far actions that the expert mixes can differ, ``regret`` the value lost at worst by following the
-    expert instead of the best policy.
+    ``decided`` are the cells in which it is, ``least`` lower bounds on D_ba in every cell, b taken and a not
+    ``[cells]``, ``short`` is how much better than the expert's another action can be there ``[cells]``. Outside the
+    half-width ``allowed`` everything must be proved. ``ties`` is how far actions that the expert mixes can differ,
+    ``regret`` the value lost at worst by following the expert instead of the best policy.
     """
-    decided = grid.steady & (least > 0)
     # The best policy's value exceeds the expert's by the regret at most, so a margin above it survives the exchange.
     disputed = ~grid.steady | (least <= regret)
     return Tube(
@@ -160,8 +173,11 @@ def _tube(grid: ExpertGrid, least: Array, short: Array, *, allowed: float, ties:
 
 
 def outside_of(grid: ExpertGrid, allowed: float) -> NDArray[np.bool_]:
-    """The cells with states farther than a half-width from the switches ``[cells]``; refused if there are none."""
-    if allowed < grid.reach:
+    """The cells with states farther than a half-width from the switches ``[cells]``; refused if there are none.
+
+    All of them for a half-width of 0, of an inexact expert.
+    """
+    if 0 < allowed < grid.reach:
         raise ValueError(
             f"{setting('tube')} must be at least {grid.reach:.3g}, the size of the cells in which the expert was "
             f"looked up, got {allowed:g}"

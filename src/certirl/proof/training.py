@@ -359,7 +359,7 @@ def _heights(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool_]
     ``[C, 2, N]`` each.
     """
     if case.grid is not None:
-        return _heights_around(case.grid, case.tube, surrogate)
+        return _heights_around(case.grid, case.allowed, surrogate, is_exact=case.suboptimality is None)
     values = surrogate.frame.values(surrogate.mesh.states)
     curves = np.stack([values @ (surrogate.fits[b] - surrogate.fits[a]) for b, a in surrogate.compared])
     sides = np.array([[b in surrogate.used, a in surrogate.used] for b, a in surrogate.compared])
@@ -367,7 +367,9 @@ def _heights(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool_]
     return np.where(read, np.stack([curves, -curves], axis=1), np.inf), read
 
 
-def _heights_around(grid: ExpertGrid, tube: float, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool_]]:
+def _heights_around(
+    grid: ExpertGrid, tube: float, surrogate: Surrogate, *, is_exact: bool
+) -> tuple[Array, NDArray[np.bool_]]:
     """The same for an expert that switches: the least advantage in the cells around each point, outside the tube."""
     mesh, harmonics = surrogate.mesh, surrogate.frame
     axes = [spread_points(part, n)[:, 0] for part, n in zip(harmonics.parts, mesh.counts, strict=True)]
@@ -385,7 +387,7 @@ def _heights_around(grid: ExpertGrid, tube: float, surrogate: Surrogate) -> tupl
     for pair, (b, a) in enumerate(surrogate.compared):
         curve = harmonics.on_axes(harmonics.tensor(surrogate.fits[b] - surrogate.fits[a]), grid.cells.middles()).ravel()
         for side, (best, other, sign) in enumerate(((b, a, 1.0), (a, b, -1.0))):
-            better = grid.taken[best] & ~grid.taken[other]
+            better = grid.taken[best] & ~(grid.taken[other] & is_exact)
             for corner in corners:
                 asked = better & outside
                 np.minimum.at(heights[pair, side], corner[asked], sign * curve[asked])

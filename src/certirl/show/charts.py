@@ -357,7 +357,7 @@ def budget(certificate: Claim) -> Bars:
     parts = (("estimated", certificate.estimated), *losses)
     if not np.isfinite(certificate.margin):
         return Bars(title, "margin", parts)
-    label, total = ("margin", "margin, at least") if certificate.margin > 0 else ("estimate and losses", "what remains")
+    label, total = ("margin", "margin, at least") if certificate.spare > 0 else ("estimate and losses", "what remains")
     return Bars(title, label, parts, total, certificate.margin)
 
 
@@ -365,7 +365,9 @@ def _claimed(proof: Claim) -> str:
     """What is proved of the margin, or why nothing is."""
     if not np.isfinite(proof.margin):
         return f"{proof.word}: {proof.without_bound}"
-    if proof.margin > 0:
+    if proof.spare > 0 and proof.required < 0:
+        return f"{proof.word}: optimal {getattr(proof, 'suboptimality', '')}"
+    if proof.spare > 0:
         return f"{proof.word}: margin at least {number(rounded_down(proof.margin), 3)}"
     return f"{proof.word}: the {'losses exceed the estimate' if proof.estimated > 0 else 'estimate is not positive'}"
 
@@ -802,7 +804,7 @@ def _band(proof: Certificate, names: Names) -> Chart:
         ends = np.add.outer(tube.grid.switches[:, 0], [-tube.allowed, tube.allowed]).ravel().tolist()
         spans += [Span(end, end, f"half-width asked for, {tube.allowed:.3g}") for end in ends]
     levels = [Level(0.0)]
-    if 0 < proof.margin < np.inf:
+    if 0 < proof.spare < np.inf:
         levels.append(Level(proof.margin, f"{proof.word} margin {rounded_down(proof.margin):.3g}"))
     bands = [curve.lower for curve in curves if curve.lower is not None]
     low, high = _range_with([*(curve.y for curve in curves), np.zeros(1)], bands, above=False)
@@ -815,7 +817,8 @@ def _proved_title(proof: Certificate) -> str:
     if proof.tube is None:
         return title
     lost = f"at most {percent_up(regret, 1)} of the span" if np.isfinite(regret) else "unknown"
-    where = f" farther than {proof.tube.allowed:.3g} from a switch" if proof.margin > 0 else ""
+    is_outside = proof.spare > 0 and proof.tube.allowed > 0
+    where = f" farther than {proof.tube.allowed:.3g} from a switch" if is_outside else ""
     return f"{title}{where}\nregret {lost}"
 
 

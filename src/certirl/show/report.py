@@ -303,7 +303,7 @@ def _facts(record: Any) -> Iterable[tuple[str, str]]:
     solution, proof = record if isinstance(record, Solution) else None, _proof_of(record)
     holds, margin = proof is not None and proof.holds, getattr(proof, "margin", inf)
     is_random = proof is not None and proof.delta > 0
-    is_bounded = is_random and not isinstance(proof, Refutation) and 0 < margin < inf
+    is_bounded = is_random and not isinstance(proof, Refutation) and 0 < proof.spare < inf
     if proof is not None and not is_random:
         yield "probability of error", "0"
         yield "cells decided", proof.share_in_words

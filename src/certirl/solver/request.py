@@ -26,6 +26,7 @@ from certirl.ground.records import Record
 from certirl.ground.work import check_progress
 from certirl.proof.case import DECLARED, Declaration, check_box, check_declaration, without_switches
 from certirl.proof.cells import Deterministic
+from certirl.proof.suboptimality import as_share
 from certirl.proof.tails import TailLike, check_tail, is_number
 from certirl.solver.methods import FeatureForm, Method, Program, ValueForm, as_method
 
@@ -50,13 +51,14 @@ class Request(Record):
     components: tuple[Component, ...]
     samples: int  # transitions per action, or the most of them
     trials: int | None  # the most transitions per action by which the answer is tried; None for as many as it took
-    # paired, delta, tail, dynamics, tube, regret, progress: as in `solve`
+    # paired, delta, tail, dynamics, tube, regret, suboptimality, progress: as in `solve`
     paired: bool | None
     delta: float | None
     tail: TailLike
     dynamics: Declaration | None
     tube: float | None
     regret: float | None
+    suboptimality: float | None
     progress: Any
     declared: Mapping[int, Any]  # what actions of a log do whose effect is declared; a simulator then does so itself
     rng: Any  # a seed or Generator; None for a log without one
@@ -122,6 +124,7 @@ def request(
     dynamics: Any,
     tube: Any,
     regret: Any,
+    suboptimality: Any,
     rng: Any,
     progress: Any,
 ) -> Request:
@@ -146,6 +149,7 @@ def request(
         origin.check_without_terminal()
     if dynamics is not None:
         given = {"delta": delta, "tail": tail, "tube": tube, "regret": regret, "paired": paired}
+        given |= {"suboptimality": suboptimality}
         _check_dynamics(dynamics, origin, given | {"components": components}, method)
     if paired is not None:
         as_flag(paired, "paired")
@@ -171,11 +175,13 @@ def request(
         dynamics=dynamics,
         tube=tube,
         regret=regret,
+        suboptimality=as_share(suboptimality),
         progress=progress,
         declared=declared.moves,
         rng=rng,
     )
     given = {"samples": samples, "trials": trials, "paired": paired, "tail": tail, "tube": tube, "regret": regret}
+    given |= {"suboptimality": suboptimality}
     _check_effect(asked, given | {"components": components, "columns": columns, "effects": effects})
     asked.method.check(asked, several=components is not None)
     if rng is not None:
@@ -223,7 +229,7 @@ def _check_effect(asked: Request, given: Mapping[str, Any]) -> None:
         why |= {name: for_simulators(name) for name in ("samples", "paired", "trials")}
         why["regret"] = "no more can be drawn from a log: leave regret out, the certificate states what is proved"
     if asked.delta is None:
-        for name in ("tail", "tube", "regret"):
+        for name in ("tail", "tube", "regret", "suboptimality"):
             why[name] = (
                 f"{setting(name)} is for a certificate: pass {setting('delta')} too, or leave {setting(name)} out"
             )

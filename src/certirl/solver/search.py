@@ -319,7 +319,7 @@ def search(
 
 def _is_enough(proof: Certificate | Refutation, regret: float | None) -> bool:
     """Whether the attempt proves what was asked for."""
-    return proof.margin > 0 and (regret is None or getattr(proof, "relative_regret", 0.0) <= regret)
+    return proof.spare > 0 and (regret is None or getattr(proof, "relative_regret", 0.0) <= regret)
 
 
 def _options(
@@ -369,8 +369,9 @@ def _round(samples: int, share: float | None, proof: Certificate | Refutation | 
     expected = nan if share is None or not isfinite(share) else share
     if proof is None:
         return Round(samples, expected)
-    is_share = isfinite(proof.margin) and proof.estimated > 0
-    return Round(samples, expected, proof.margin / proof.estimated if is_share else nan, delta)
+    estimated = proof.estimated - proof.required
+    is_share = isfinite(proof.margin) and estimated > 0
+    return Round(samples, expected, proof.spare / estimated if is_share else nan, delta)
 
 
 def _line(n: int, share: float | None, proof: Certificate | Refutation | None) -> str:

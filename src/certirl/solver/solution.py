@@ -851,7 +851,7 @@ def findings_of(
         return [finding, *_undecided(refutation, too_many)]
     if finding.status != "solved" or certificate is None:
         return [finding]
-    if certificate.estimated <= 0:
+    if certificate.estimated <= certificate.required:
         return [Reason.CONTRADICTED.finding(fresh=certificate.estimated, training=recovery.margin)]
     if certificate.holds:
         return [Reason.CERTIFIED.finding(proved=finding.sentence)]
@@ -862,7 +862,7 @@ def unproved(claim: Certificate | Refutation, tail: TailLike, rows: int | None =
     """Why an attempt at a proof gave none, and what to change."""
     if isinstance(claim, Refutation):
         return Reason.UNPROVED.finding(what="the absence of a reward", missing=claim.missing)
-    if not 0 < claim.margin < inf:
+    if not 0 < claim.spare < inf:
         missing = claim.missing
         if missing and missing == claim.excessive_tail:
             missing = claim.enough_columns(tail)

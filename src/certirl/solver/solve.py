@@ -19,7 +19,7 @@ from certirl.data.source import Logged, Pool
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
 from certirl.fit.choose import Choice, as_asked, as_measured, cheapest, choose, places, widened
-from certirl.fit.recover import OBJECTIVES, Recovery, alike, between, recover
+from certirl.fit.recover import OBJECTIVES, Recovery, alike, between, inexact, recover
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
@@ -80,6 +80,7 @@ def solve(
     dynamics: Declaration | None = None,
     tube: float | None = None,
     regret: float | None = None,
+    suboptimality: float | None = None,
     rng: Any = None,
     progress: bool | Report | None = None,
     map: Any = None,
@@ -104,6 +105,7 @@ def solve(
     dynamics: Declaration | None = None,
     tube: float | None = None,
     regret: float | None = None,
+    suboptimality: float | None = None,
     rng: Any = None,
     progress: bool | Report | None = None,
     map: Any = None,
@@ -144,6 +146,8 @@ def solve(
         tube: with ``delta``, how far from a switch the expert must be proved strictly best, in units of the state.
         regret: with ``delta``, draw until following the expert is proved to cost at most this share of the span of the
             value.
+        suboptimality: with ``delta``, of an inexact expert: how much less than the best its actions may be worth, as a
+            share of what the reward spans, as in `certify`.
         rng: a seed or Generator; needed with a simulator.
         progress: True, False, None for a line if standard error is a terminal, or a function ``(done, total)``.
         map: a number of threads, a Dask client or an executor; all cores if left out. Results do not depend on it.
@@ -168,7 +172,7 @@ def solve(
     asked = request(
         source, discount=discount, expert=expert, method=method, basis=basis, columns=columns, components=components,
         effects=effects, samples=samples, trials=trials, paired=paired, delta=delta, tail=tail, dynamics=dynamics,
-        tube=tube, regret=regret, rng=rng, progress=progress,
+        tube=tube, regret=regret, suboptimality=suboptimality, rng=rng, progress=progress,
     )  # fmt: skip
     with on(map):
         if isinstance(asked.method, Program):
@@ -328,6 +332,7 @@ def _case(asked: Request, choice: Choice) -> Case:
         tail=asked.tail,
         components=choice.components,
         source=asked.origin,
+        suboptimality=asked.suboptimality,
     )
 
 
@@ -403,13 +408,18 @@ class ProgramLearner:
         for objective in self._objectives:
             recovery = recover(fit.criteria, components=self._choice.components, objective=objective)
             if recovery.status != "solved":  # for no objective
-                candidates = []
+                candidates, share = [], self.case.suboptimality
+                if recovery.status == "infeasible" and share is not None and len(fit.criteria) == 1:
+                    candidates = inexact(fit.criteria[0], share)
+                    missed = replace(recovery, finding=Reason.NOT_WITHIN.finding(share=share), witness=None)
+                    recovery = candidates[0] if candidates else missed
                 break
             candidates.append(recovery)
-        if len(candidates) > 1:
+        if len(candidates) > 1 and candidates[0].margin > 0:
             first, second = candidates
             candidates += [between(fit.criteria, first, second, share) for share in WAYS]
-        classes = self._choice.bases if recovery.status == "infeasible" else ()
+        is_refutable = recovery.status == "infeasible" and self.case.suboptimality is None
+        classes = self._choice.bases if is_refutable else ()
         return Learned(candidates, (fit, recovery), moments, classes, alike(fit.criteria) is not None)
 
 
@@ -424,6 +434,7 @@ def _proved_by_value(asked: Request) -> Solution:
         tail=asked.tail,
         tube=asked.tube,
         source=asked.origin,
+        suboptimality=asked.suboptimality,
     )
     _check_draws(asked)
     learner = ValueLearner(case, asked)

@@ -568,7 +568,8 @@ class ValueLearner:
         candidates = [answer for answer in answers if answer.reward is not None]
         # A refutation is of rewards of the state: what an action pays can explain what these do not.
         of_states = not any(answer.reward.of_actions for answer in answers if answer.reward is not None)
-        classes = (answers[0].basis,) if of_states and answers[0].basis.size <= MOST_REFUTED else ()
+        is_refutable = of_states and self.case.suboptimality is None
+        classes = (answers[0].basis,) if is_refutable and answers[0].basis.size <= MOST_REFUTED else ()
         return Learned(candidates, answers[0], classes=classes, is_alike=answers[0].stats.all_alike)
 
 

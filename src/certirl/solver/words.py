@@ -113,7 +113,7 @@ class ProgramWords(Words):
         """The first line: the status with its cause."""
         solution = self.of
         if solution.status == "certified" and solution.certificate is not None:
-            if solution.certificate.delta == 0:
+            if solution.certificate.delta == 0 or getattr(solution.certificate, "suboptimality", None) is not None:
                 return solution.certificate.statement
             sure = chance(solution.certificate.delta)
             return f"Certified with probability {sure}: {self.who} is strictly optimal at every state"
