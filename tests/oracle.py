@@ -6,6 +6,7 @@ A claim is what a call of the test itself returns; what the library tries on the
 import functools
 import hashlib
 import importlib
+import re
 import sys
 import threading
 
@@ -83,4 +84,8 @@ def fault(record, folder):
             room = 1e-5 * (abs(claim.estimated) + sum(claim.losses.values())) + 2 * claim.losses["floating point"]
             if not abs(verdict.margin - claim.margin) <= room:
                 return f"a margin of {claim.margin}, where the checker finds {verdict.margin}"
+        if type(claim).__name__ == "Band" and claim.holds:
+            derived, stated = map(float, re.findall(r"±([-+.e0-9]+)", dict(verdict.lines)["band"]))
+            if not abs(derived - stated) <= 2e-3 * stated:  # of four digits
+                return f"a band ±{stated} wide, where the checker finds ±{derived}"
     return ""

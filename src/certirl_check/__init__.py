@@ -1,7 +1,8 @@
 """The independent checker of saved certificates, refutations and bands: their claims derived again from their sums.
 
-The checker shares no code with what made the file and rounds only to the safe side. What it confirms is spelled out,
-with every number that the statement depends on and with what had to be trusted.
+The checker shares no code with what made the file and rounds only to the safe side, but for bands, which it
+confirms up to one millionth. What it confirms is spelled out, with every number that the statement depends on and with
+what had to be trusted.
 """
 
 from __future__ import annotations

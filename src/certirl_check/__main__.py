@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print what is confirmed of each file; the exit code is the largest of theirs, as `certirl check` has it."""
     parser = argparse.ArgumentParser(
         prog="certirl-check",
-        description="Derive saved certificates and refutations again from their sums.",
+        description="Derive saved certificates, refutations and bands again from their sums.",
         epilog="exit codes: 0 confirmed, 2 no file that can be read, 3 nothing claimed, 5 rejected",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="written by save of a solution or a certificate")
