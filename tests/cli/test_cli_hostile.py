@@ -20,6 +20,7 @@ import certirl
 from certirl.cli import interrupts, main
 from certirl.ground import archive, doors
 from certirl.ground.work import deferred_interrupts, fold, on
+from refusals import refused
 
 mpl.use("Agg")
 
@@ -30,10 +31,8 @@ def test_settings_are_named_as_the_user_writes_them():
         assert doors.setting("outside", "'clip'") == "--outside clip" and doors.setting("outside") == "--outside"
         assert doors.setting("domain", "((low, high), …)") == "--domain LOW HIGH"
         assert doors.setting("tail", "0") == "tail=0"  # no option of this command
-        with pytest.raises(ValueError, match=r"^--actions must be a whole number, at least 1, got -3$"):
-            doors.as_count(-3, "n_actions")
-    with pytest.raises(ValueError, match=r"^n_actions must be"):
-        doors.as_count(-3, "n_actions")
+        refused(r"^--actions must be a whole number, at least 1, got -3$", doors.as_count, -3, "n_actions")
+    refused(r"^n_actions must be", doors.as_count, -3, "n_actions")
 
 
 def test_settings_are_named_alike_on_other_threads():

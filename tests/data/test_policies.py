@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from certirl.data.policy import Policy, as_policy
+from refusals import refused
 
 STATES = np.linspace(-1, 1, 7)[:, None]
 
@@ -68,8 +69,7 @@ def test_a_policy_stays_what_it_is_and_keeps_its_assumption():
     policy = as_policy(Guess(), 2)
     assert policy.assumption == "estimated"
     assert as_policy(policy, 2) is policy
-    with pytest.raises(ValueError, match="among 2 actions, the data have 3"):
-        as_policy(policy, 3)
+    refused("among 2 actions, the data have 3", as_policy, policy, 3)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,7 @@ def test_a_policy_stays_what_it_is_and_keeps_its_assumption():
     ],
 )
 def test_wrong_answers_of_an_expert_get_a_sentence(answer, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        Policy(2, lambda states: answer).probabilities(STATES)
+    refused(sentence, Policy(2, lambda states: answer).probabilities, STATES)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,6 @@ def test_an_expert_may_return_the_names_of_actions(answer):
 
 def test_an_unknown_name_of_an_action_is_refused():
     policy = as_policy(lambda states: np.full(len(states), "upp"), 2, ("down", "up"))
-    with pytest.raises(ValueError, match=r"actions down, up, or their numbers, got 'upp' \(perhaps 'up'\)"):
-        policy(np.zeros((2, 1)))
+    refused(r"actions down, up, or their numbers, got 'upp' \(perhaps 'up'\)", policy, np.zeros((2, 1)))
     with pytest.raises(ValueError, match=r"numbers of actions, 0 … 1, got 'upp': the actions have no names"):
         as_policy(policy.rule, 2)(np.zeros((2, 1)))

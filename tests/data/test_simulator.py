@@ -8,6 +8,7 @@ from certirl.data.dependence import can_pair
 from certirl.data.simulator import device_of, draw
 from certirl.data.transitions import CHUNK
 from certirl.problems import random_polynomial
+from refusals import refused
 
 PROBLEM, BASIS = random_polynomial(seed=7), certirl.Legendre(3)
 
@@ -69,8 +70,7 @@ def test_pairs_are_formed_only_where_rows_keep_their_numbers(simulator, expected
 def test_a_simulator_that_redraws_is_solved_without_pairs():
     solution = certirl.solve(Redraws(), expert=0, discount=0.9, samples=5_000, paired=False, rng=0)
     assert solution.status == "solved"
-    with pytest.raises(ValueError, match="pass paired=False"):
-        certirl.solve(Redraws(), expert=0, discount=0.9, samples=200_000, paired=True, rng=0)
+    refused("pass paired=False", certirl.solve, Redraws(), expert=0, discount=0.9, samples=200_000, paired=True, rng=0)
     certificate = certirl.certify(solution, Redraws(), samples=20_000, paired=False, rng=0)
     assert not certificate.grounds[0].evidence.paired
 

@@ -5,6 +5,7 @@ import pytest
 
 import certirl
 from certirl.data.source import Logged, Simulated, as_source
+from refusals import refused
 from systems import Moving
 
 PROBLEM, BASIS = certirl.problems.random_polynomial(seed=7), certirl.Legendre(5).on(((-1.0, 1.0),))
@@ -107,8 +108,7 @@ def test_terminal_states_are_found_described_and_refused_for_proofs(kind):
     states = np.linspace(-1, 1, 401)[:, None]
     assert source.has_terminal_states and (terminal(states) == Cliff().terminal(states)).mean() > 0.99
     assert boxes.reliable and "s[0] > 0." in str(boxes)
-    with pytest.raises(ValueError, match="a proof is for problems without terminal states"):
-        source.check_without_terminal()
+    refused("a proof is for problems without terminal states", source.check_without_terminal)
     with pytest.raises(ValueError, match="a proof is for problems without terminal states"):
         [list(stream) for stream in source.pools(0.5, BASIS, source.generator(0), samples=SAMPLES)]
 
@@ -119,12 +119,10 @@ def test_what_one_of_them_does_not_use_is_refused():
         ({"asked": 10}, "samples is for simulators: data that were recorded are used as they are, leave samples out"),
         ({"asked": None, "paired": True}, "paired is for simulators: a log says itself whether its rows are paired"),
     ):
-        with pytest.raises(ValueError, match=sentence):
-            log.number_to_draw(**settings, usual=7)
+        refused(sentence, log.number_to_draw, **settings, usual=7)
         assert simulator.number_to_draw(**settings, usual=7) == (settings["asked"] or 7)
     for settings in ({"asked": 0}, {"asked": "x"}, {"asked": 8, "most": 7}, {"asked": None, "paired": "yes"}):
-        with pytest.raises(ValueError, match="must be"):
-            simulator.number_to_draw(**settings, usual=7)
+        refused("must be", simulator.number_to_draw, **settings, usual=7)
     with pytest.raises(TypeError, match="rng is needed"):
         simulator.generator(None)
     assert log.generator(None).random() == log.generator(0).random()
@@ -152,5 +150,4 @@ def test_proofs_from_draws_without_noise_are_refused():
         with pytest.raises(ValueError, match=r"no noise: .* declare dynamics=certirl\.dynamics\.Deterministic"):
             certirl.solve(STILL, expert=expert, **asked)
     asked = {"columns": certirl.product(BASIS, BASIS), "tail": 0, "rng": 0}
-    with pytest.raises(ValueError, match="no noise"):
-        certirl.certify(lambda states: states[:, 0], STILL, expert=0, discount=0.9, **asked)
+    refused("no noise", certirl.certify, lambda states: states[:, 0], STILL, expert=0, discount=0.9, **asked)

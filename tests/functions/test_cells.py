@@ -7,6 +7,7 @@ from scipy.interpolate import RegularGridInterpolator
 import certirl
 from certirl.functions.cells import Cells
 from certirl.ground.domain import mesh
+from refusals import refused
 
 BOX = ((-1.0, 2.0), (0.0, 5.0), (-2.0, -1.0))
 
@@ -82,5 +83,4 @@ def test_roughness_is_the_sum_of_squared_second_differences():
     ],
 )
 def test_wrong_cells_are_refused(wrong, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        Cells(**wrong)
+    refused(sentence, Cells, **wrong)

@@ -16,6 +16,7 @@ from certirl.functions.inequalities import (
 )
 from certirl.functions.spread import inflation, spread_points
 from certirl.proof.tails import Smooth, tail_number
+from refusals import refused
 
 TRIALS, N = 20_000, 60
 WEIGHTS = np.cos(np.pi * (np.arange(N) + 0.5) / N)  # as uneven as the terms of a certificate, and of both signs
@@ -239,5 +240,4 @@ def test_blending_reproduces_every_expansion_with_weights_that_add_up_to_little_
 
 
 def test_too_few_points_for_a_degree_are_refused():
-    with pytest.raises(ValueError, match="expansions of degree 5 are not determined by 5 points"):
-        blending(Legendre(6), 5, np.zeros((1, 1)))
+    refused("expansions of degree 5 are not determined by 5 points", blending, Legendre(6), 5, np.zeros((1, 1)))

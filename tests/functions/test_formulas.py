@@ -19,6 +19,7 @@ from certirl.functions.features import features_of
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground import archive
 from certirl.ground.domain import as_domain
+from refusals import refused
 
 
 @archive.record
@@ -96,8 +97,7 @@ def test_python_of_a_reward_has_its_values(reward):
     value = module["reward"](single)
     assert type(value) is float and value == pytest.approx(reward(single), rel=1e-12, abs=1e-12)
     assert re.findall(r"^(?:import|from) .*", text, re.M) == ["import numpy as np"]
-    with pytest.raises(ValueError, match="must lie in the domain"):
-        module["reward"](states[1] + 1)
+    refused("must lie in the domain", module["reward"], states[1] + 1)
 
 
 def test_python_of_a_reward_is_a_module_that_runs_by_itself(tmp_path):
@@ -142,8 +142,7 @@ def test_json_that_was_changed_is_refused(old, new, tmp_path):
     with pytest.raises(ValueError):
         Reward.from_json(text.replace(old, new))
     if "Legendre" not in new:  # of another kind, which load returns or refuses by its fields
-        with pytest.raises(ValueError, match=r"reward\.json"):
-            certirl.load(tmp_path / "reward.json")
+        refused(r"reward\.json", certirl.load, tmp_path / "reward.json")
 
 
 def latex_values(text, reward, states):
@@ -197,8 +196,7 @@ def test_latex_names_what_cannot_be_written_and_says_what_is_left_out():
     assert REWARDS[9].to_latex(symbol="V").count("V_{") == 4 and "R" not in REWARDS[9].to_latex(symbol="V")
     assert r"\sum_{i=1}^{25} w_i \tanh" in REWARDS[10].to_latex()
     assert all(reward.to_latex().count("{") == reward.to_latex().count("}") for reward in REWARDS)
-    with pytest.raises(ValueError, match="names must be those of 2 coordinates"):
-        REWARDS[4].to_latex(names=["one"])
+    refused("names must be those of 2 coordinates", REWARDS[4].to_latex, names=["one"])
 
 
 def test_python_functions_are_refused_with_a_sentence(tmp_path):
@@ -207,8 +205,7 @@ def test_python_functions_are_refused_with_a_sentence(tmp_path):
     nested = Reward(features_of({"inner": terminal}, BOX2), [1.0])
     for reward, match in ((functions, "the feature 'speed'"), (terminal, "which states"), (nested, "'inner'")):
         for write in (reward.to_python, lambda reward=reward: reward.to_onnx(tmp_path / "r.onnx")):
-            with pytest.raises(ValueError, match=f"{match}.* Python function"):
-                write()
+            refused(f"{match}.* Python function", write)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="with_features"):  # as for an npz file
         Reward.from_json(functions.to_json())([0.5, 0.0])
@@ -264,8 +261,7 @@ def test_rewards_of_actions_are_written_with_a_second_argument(reward, tmp_path)
     exec(compile(reward.to_python(), "reward.py", "exec"), module := {})
     np.testing.assert_allclose(module["reward"](states, actions), wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
     assert module["reward"](states[4], 1) == pytest.approx(reward(states[4], 1), abs=1e-12)
-    with pytest.raises(ValueError, match="actions must be whole numbers below 3"):
-        module["reward"](states, 3)
+    refused("actions must be whole numbers below 3", module["reward"], states, 3)
     path = reward.to_onnx(tmp_path / "reward")
     for run in onnx_runtimes(path):
         values = run(states, action=actions)

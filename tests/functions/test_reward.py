@@ -11,6 +11,7 @@ from certirl.functions.ends import Ends
 from certirl.functions.features import features_of
 from certirl.functions.reward import bounded
 from certirl.ground.domain import as_domain
+from refusals import refused
 
 RNG = np.random.default_rng(0)
 BASES = [
@@ -61,8 +62,7 @@ def test_the_range_encloses_all_values_and_is_proved(reward):
 
 def test_the_derivative_is_that_of_the_values(reward):
     if isinstance(reward.basis, Cells):
-        with pytest.raises(ValueError, match="only an expansion in a basis"):
-            reward.derivative(states_of(reward.basis))
+        refused("only an expansion in a basis", reward.derivative, states_of(reward.basis))
         return
     low, high = np.array(reward.domain).T
     states = low + (high - low) * np.random.default_rng(3).uniform(0.1, 0.9, (50, len(low)))
@@ -70,8 +70,7 @@ def test_the_derivative_is_that_of_the_values(reward):
         step = 1e-6 * np.eye(len(low))[axis]
         differences = (reward(states + step) - reward(states - step)) / 2e-6
         np.testing.assert_allclose(reward.derivative(states, axis), differences, atol=1e-6)
-    with pytest.raises(ValueError, match="axis must be the number of a coordinate"):
-        reward.derivative(states, len(low))
+    refused("axis must be the number of a coordinate", reward.derivative, states, len(low))
 
 
 def test_a_reward_is_saved_and_read_by_its_fields(reward, tmp_path):
@@ -137,8 +136,7 @@ def test_sums_and_features_have_weights_of_their_own_for_each_action():
     reward = Reward(features, [[1.0, 0.0], [2.0, -0.1]])
     assert reward([0.5, 0.5], [0, 1]).tolist() == [0.5, 1.0 - 0.1] and reward.for_action(1)(0.5) == 0.9
     assert str(reward) == "R(s, 0) = 1 s; R(s, 1) = 2 s − 0.1 push"
-    with pytest.raises(ValueError, match="write costs of actions as features of states and an action"):
-        reward.with_costs([0.0, 1.0])
+    refused("write costs of actions as features of states and an action", reward.with_costs, [0.0, 1.0])
 
 
 @pytest.mark.parametrize("starts", [None, [[-0.8], [0.3]]])
@@ -172,8 +170,7 @@ def test_a_reward_outside_its_domain_is_refused():
     reward = Reward(Legendre(3, (0, 1)), np.ones(3))
     assert reward(1 + 1e-12) == pytest.approx(reward(1.0))  # rounding at the edge is not a mistake
     for bad, sentence in ((1.5, "outside"), (np.nan, "finite"), (np.zeros((2, 2)), "shape")):
-        with pytest.raises(ValueError, match=sentence):
-            reward(bad)
+        refused(sentence, reward, bad)
 
 
 def test_terminal_states_are_worth_nothing():
@@ -183,8 +180,7 @@ def test_terminal_states_are_worth_nothing():
     reward = Reward(Legendre(2), [3.0, 1.0], beyond)
     assert reward.zero_at_terminal and reward(0.7) == 0.0 != reward(0.3) and reward.range is None
     assert bounded(reward, reward.domain).source == "looked up"
-    with pytest.raises(ValueError, match="pass them again"):
-        Reward(Legendre(2), [3.0, 1.0], zero_at_terminal=True)(0.0)
+    refused("pass them again", Reward(Legendre(2), [3.0, 1.0], zero_at_terminal=True), 0.0)
 
 
 ENDS = Ends(np.array([[[0.8], [np.inf]]]), -7.0)
@@ -197,12 +193,10 @@ def test_terminal_states_have_numbers_of_their_own_in_every_form(tmp_path):
     # Without a rule which states are terminal none can be told from the sum: nothing is guessed, drawn or proved.
     lost = Reward(Legendre(2), [3.0, 1.0], ends=ENDS)
     assert lost._forgotten and lost.range is None and str(lost) == str(reward)
-    with pytest.raises(ValueError, match="pass them again"):
-        lost(0.9)
+    refused("pass them again", lost, 0.9)
     for again in (certirl.load(reward.save(tmp_path / "reward")), Reward.from_json(reward.to_json())):
         assert again([0.4, 0.6, 0.9]).tolist() == reward([0.4, 0.6, 0.9]).tolist()
-    with pytest.raises(ValueError, match="without terminal states, has a derivative"):
-        lost.derivative(0.9)
+    refused("without terminal states, has a derivative", lost.derivative, 0.9)
     (chart,) = certirl.show.charts.reward_charts(reward)
     assert chart.title == "R is -7 at some terminal states"
 

@@ -13,6 +13,7 @@ from certirl import diagnose, dynamics, paper, problems, steps, trials
 from certirl.functions.extrema import Minimum
 from certirl.ground.records import LISTED, LONGEST, Record, plain
 from certirl.problems import comfort
+from refusals import refused
 from surface import surface
 
 
@@ -73,8 +74,7 @@ def test_plain_data_of_every_type():
     assert record.to_dict(entries=5)["x"]["array"] == [[1.0, None], ["Infinity", 2.0]]
     assert record.to_dict(entries=3)["x"]["array"]["shape"] == [2, 2]
     json.dumps(record.to_dict(), allow_nan=False)
-    with pytest.raises(ValueError, match="entries must be a whole number"):
-        record.to_dict(entries=-1)
+    refused("entries must be a whole number", record.to_dict, entries=-1)
 
 
 def test_a_repr_is_the_call_if_that_is_short_and_else_the_first_line_of_the_print():

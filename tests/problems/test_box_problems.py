@@ -8,6 +8,7 @@ from certirl import Legendre, Reward, problems, product
 from certirl.data.dependence import can_pair
 from certirl.ground.domain import mesh
 from mixed import Mixed
+from refusals import refused
 from sizes import sizes
 
 PROBLEMS = [
@@ -106,7 +107,5 @@ def test_wrong_problems_are_one_sentence():
         problems.independent(
             certirl.problems.random_polynomial(seed=0, actions=2), certirl.problems.random_polynomial(seed=1)
         )
-    with pytest.raises(ValueError, match="two or three numbers"):
-        problems.Whirl(drift=((0.1,), (0.2,)))
-    with pytest.raises(ValueError, match="too narrow"):
-        problems.whirl(noise=0.01).true_margin(corner, discount=0.8)
+    refused("two or three numbers", problems.Whirl, drift=((0.1,), (0.2,)))
+    refused("too narrow", problems.whirl(noise=0.01).true_margin, corner, discount=0.8)

@@ -5,6 +5,7 @@ import pytest
 from scipy.special import ndtr
 
 from certirl.problems import Steps, Truth, comfort, judge, next_values, optimal_policy, regret
+from refusals import refused
 
 CELLS = 400
 
@@ -66,6 +67,5 @@ def test_the_expert_has_no_regret_and_replanning_finds_it_again(room):
 
 
 def test_steps_must_fit_together():
-    with pytest.raises(ValueError, match="an expert with 2 switches, in order, has 3 actions"):
-        Steps((0.1, 0.2), (0, 1))
+    refused("an expert with 2 switches, in order, has 3 actions", Steps, (0.1, 0.2), (0, 1))
     assert Steps((), (1,)).away(np.zeros((2, 1))).tolist() == [np.inf, np.inf]

@@ -7,6 +7,7 @@ import pytest
 
 import certirl
 from certirl.show import charts
+from refusals import refused
 from solved import certified
 
 
@@ -31,8 +32,7 @@ def test_rounds_are_kept_with_forecasts_and_the_part_of_delta_they_spent(tmp_pat
     np.testing.assert_array_equal([astuple(each) for each in kept], [astuple(each) for each in rounds])
     chart = charts.rounds_chart(certified())
     assert chart.curves[0].x.tolist() == [each.samples for each in rounds]
-    with pytest.raises(ValueError, match="no rounds to draw"):
-        charts.rounds_chart(replace(certified(), stats=replace(certified().stats, search=())))
+    refused("no rounds to draw", charts.rounds_chart, replace(certified(), stats=replace(certified().stats, search=())))
 
 
 def test_the_proved_bound_is_below_the_estimate_and_above_the_margin():
