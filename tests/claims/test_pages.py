@@ -4,12 +4,15 @@ import importlib
 import inspect
 import json
 import re
+import runpy
 
 import pytest
 
+import certirl
 from certirl.ground.status import Claim, Reason
 from certirl.proof import case, certificate, tails
 from pages import ROOT, check, find, parts, same_line, same_number, script
+from shapes import extrema
 
 FOLDERS = ("docs", "docs/how_to", "docs/tutorials")
 PROSE = {"docs/comparison.md", "docs/file-format.md", "docs/glossary.md", "docs/index.md"}  # no code of their own
@@ -27,6 +30,19 @@ def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
     if page in NEEDS:
         pytest.importorskip(NEEDS[page])
     check(page, tmp_path)
+
+
+SWITCHING = ["experts", "certificates", "how_to/simulator", "tutorials/cold_store", "tutorials/thermostat"]
+WITH_POLICIES = ["README.md", *(f"docs/{name}.md" for name in SWITCHING)]
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.slow) for page in WITH_POLICIES])
+def test_rewards_of_experts_that_switch_have_at_most_three_extrema(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "page.py").write_text(script(parts((ROOT / page).read_text())))
+    made = runpy.run_path("page.py").values()
+    found = [each for each in made if isinstance(each, certirl.Solution) and each.expert is None]
+    assert found and all(extrema(each.reward) <= 3 for each in found)
 
 
 WRITTEN = [path for folder in (".", "docs", "experiments") for path in sorted((ROOT / folder).glob("*.md"))]

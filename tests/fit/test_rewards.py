@@ -5,7 +5,7 @@ import pytest
 
 import certirl
 from certirl.environments.planning import plan
-from certirl.fit.rewards import _through, atoms
+from certirl.fit.rewards import HELD, _smoothed, _through, atoms
 from certirl.functions.cells import Cells
 from certirl.functions.reward import Reward
 from systems import Moving
@@ -55,6 +55,19 @@ def test_places_that_states_share_are_found():
     states[:200], states[200:230] = [0.0, 0.5], [0.37, 0.2]
     np.testing.assert_array_equal(atoms(states), [[0.0, 0.5], [0.37, 0.2]])
     assert not len(atoms(states[230:]))
+
+
+def test_the_smoothest_reward_is_as_far_as_it_may_be_and_holds_what_is_held():
+    grid, rng = Cells((60,)).on(((0.0, 3.0),)), np.random.default_rng(0)
+    rough = np.sin(2 * grid.points()[:, 0]) + 0.1 * rng.standard_normal(60)
+    weights = 1 + HELD * np.eye(60)[7]
+    smooth = _smoothed(grid, rough, 0.05, weights)
+    assert np.sqrt(np.mean((smooth - rough) ** 2)) == pytest.approx(0.05, rel=0.02)
+    assert smooth[7] == pytest.approx(rough[7], abs=1e-4)
+    # The condition of a least roughness at this distance: both slopes point the same way.
+    pull, bend = weights * (rough - smooth), grid._roughness() @ smooth
+    assert pull @ bend == pytest.approx(np.linalg.norm(pull) * np.linalg.norm(bend), rel=1e-6)
+    assert _smoothed(grid, rough, 0.0, weights) is rough
 
 
 class Table:

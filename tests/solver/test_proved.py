@@ -11,6 +11,7 @@ from certirl.fit.choose import as_asked, widened
 from certirl.ground.status import two_digits
 from certirl.solver.value_form import proof_columns
 from rounds import in_small_rounds
+from shapes import extrema
 from sizes import sizes
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
@@ -245,20 +246,14 @@ def test_a_wider_tube_that_would_do_is_named():
     assert narrow.certificate.with_tube(wider).holds
 
 
-def extrema(reward, domain):
-    """How often a reward turns from rising to falling or back, inside an interval."""
-    steps_up = np.diff(reward(np.linspace(*domain[0], 2_001))) > 0
-    return int((steps_up[1:] != steps_up[:-1]).sum())
-
-
 def test_rewards_that_explain_a_thermostat_do_not_wiggle_proved_or_not():
     room = certirl.problems.comfort(noise=0.6)
     asked = {"discount": 0.5, "expert": room.expert, "rng": 0}
     proved = certirl.solve(room.dynamics, delta=0.05, tail=room.dynamics.tail, columns=7, **asked)
     found = certirl.solve(room.dynamics, samples=10_000, trials=0, **asked)
     rough = certirl.solve(room.dynamics, samples=10_000, trials=0, method=certirl.ValueForm(smoothness=0), **asked)
-    assert proved.status == "certified" and extrema(proved.reward, room.dynamics.domain) <= 3
-    assert extrema(found.reward, room.dynamics.domain) <= 3 < extrema(rough.reward, room.dynamics.domain)
+    assert proved.status == "certified" and extrema(proved.reward) <= 3
+    assert extrema(found.reward) <= 3 < extrema(rough.reward)
 
 
 class Contradictory:

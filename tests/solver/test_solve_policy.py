@@ -214,7 +214,7 @@ def test_a_price_on_roughness_makes_the_value_smoother():
         roughness.append(float(np.sum((np.arange(len(weights)) ** 2 * weights) ** 2)))
     assert roughness[0] > 2 * roughness[1] > 4 * roughness[2]
     usual = certirl.solve(problem, expert=expert, **asked)
-    named = certirl.solve(problem, expert=expert, method=certirl.ValueForm(smoothness=1e-4), **asked)
+    named = certirl.solve(problem, expert=expert, method=certirl.ValueForm(smoothness=3e-4), **asked)
     np.testing.assert_array_equal(usual.value.coefficients, named.value.coefficients)
 
 

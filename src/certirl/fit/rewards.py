@@ -13,6 +13,9 @@ the points of its grid:
 - From a log, at points without states nearby, ``R = V − γU`` with U the largest value within one step of the log. If U
   bounds max_a P_aV there, V is at least the optimal value under R, with equality where the expert stays within the data
   (docs/notes/reward.md): R has no cliff there, and no plan gains by leaving the data.
+
+Effects that are regressed have errors, and R read off them wiggles by as much. So among the rewards that these errors
+cannot tell from V − γ max_a P_aV the smoothest is taken: that of least second differences.
 """
 
 from __future__ import annotations
@@ -39,6 +42,9 @@ JUDGED = 500  # next states at which R is judged, and as many at the edge of the
 MOST_ATOMS, MOST_SWITCHES = 50, 200
 REPEATED = 1e-3  # of the next states: a place that as many of them share is hit with positive probability
 HALVINGS = 12  # towards a switch
+TOLD = 0.5  # of the standard error of a difference of two actions: what R may differ by, root mean square, to be smooth
+PRICES, HALVED = (-6.0, 10.0), 12  # powers of ten between which the price of roughness is sought, and the halvings
+HELD = 1e6  # weight of the places that next states share, in units of a grid point's
 
 
 class Reading(NamedTuple):
@@ -122,11 +128,12 @@ def unvisited(grid: Cells, states: Array) -> NDArray[np.bool_]:
 
 
 def read_reward(
-    problem: ValueProblem, model: EffectModel, fit: ValueFit, judged: JudgedStates, *, lifted: bool
+    problem: ValueProblem, model: EffectModel, fit: ValueFit, judged: JudgedStates, *, lifted: bool, smooth: bool
 ) -> Reading:
     """R of a fitted value, at every point of its grid.
 
     Where the value of continuing was chosen (``lifted``), R stays as it was fitted, without the states that terminate.
+    With ``smooth`` it is the smoothest of the rewards that the errors of the effects cannot tell apart.
     """
     grid = as_grid(fit.reward_basis)
     exact = value = value_function(model.effects.basis, fit.value, problem.is_terminal)
@@ -134,8 +141,16 @@ def read_reward(
     fitted = Reward(fit.reward_basis, fit.reward, problem.is_terminal, ends=ends)
     if grid is None:
         return Reading(fitted, fit.residuals)
+    room = (
+        problem.discount * TOLD * _standard_error(model, fit.value) if smooth and problem.is_terminal is None else 0.0
+    )
     if problem.source.is_log:
-        return Reading(replace(_bounded(problem, model, fit, grid), ends=ends), fit.residuals)
+        assert isinstance(model, LogModel)
+        known = ~unvisited(grid, model.log.states)
+        smoother = _smoothed(grid, fit.reward, room, known.astype(float))
+        states = np.concatenate([model.effects.states, judged.states])
+        residuals = fit.residuals + grid.combined(states, smoother - fit.reward)
+        return Reading(replace(_bounded(problem, model, replace(fit, reward=smoother), grid), ends=ends), residuals)
     if lifted or (model.effects.noiseless and grid.dimension not in FINE):
         return Reading(fitted, fit.residuals)
     if model.effects.noiseless:
@@ -151,6 +166,8 @@ def read_reward(
     if len(judged.atoms):
         wanted_there = _target(problem, model, fit, value, judged.atoms)
         coefficients = _through(grid, coefficients, judged.atoms, wanted_there)
+    weights = 1 + HELD * np.asarray(grid.matrix(judged.atoms).sum(axis=0)).ravel()
+    coefficients = _smoothed(grid, coefficients, room, weights)
     reward = Reward(grid, coefficients, problem.is_terminal, ends=ends)
     return Reading(reward, grid.combined(states, coefficients) - wanted)
 
@@ -172,6 +189,32 @@ def _through(grid: Cells, coefficients: Array, states: Array, wanted: Array) -> 
     """The coefficients changed least so that R takes the wanted values at a few states."""
     hats = grid.matrix(states).toarray()
     return coefficients + np.linalg.lstsq(hats, wanted - hats @ coefficients, rcond=None)[0]
+
+
+def _standard_error(model: EffectModel, w: Array) -> float:
+    """Of a difference of two actions' values, root mean square over the states; 0 where it is not known."""
+    noise = model.effects.noise
+    return float(np.sqrt(w @ noise @ w)) if isinstance(noise, np.ndarray) else 0.0
+
+
+def _smoothed(grid: Cells, coefficients: Array, room: float, weights: Array) -> Array:
+    """The coefficients of least second differences that differ by ``room``, root mean square with weights up to 1."""
+    from scipy.sparse import diags_array
+    from scipy.sparse.linalg import splu
+
+    if not room or grid.dimension > 2:
+        return coefficients
+    held, rough, counted = diags_array(weights).tocsc(), grid._roughness(), np.minimum(weights, 1.0)
+    low, high = PRICES
+    smoothest = coefficients
+    for _ in range(HALVED):
+        middle = (low + high) / 2
+        tried = splu((held + 10**middle * rough).tocsc()).solve(weights * coefficients)
+        if counted @ (tried - coefficients) ** 2 <= room**2 * counted.sum():
+            low, smoothest = middle, tried
+        else:
+            high = middle
+    return smoothest
 
 
 def _bounded(problem: ValueProblem, model: EffectModel, fit: ValueFit, grid: Cells) -> Reward:

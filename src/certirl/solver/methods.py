@@ -105,7 +105,8 @@ class ValueForm(Record):
             rise from 0 to 1, as a share of the box; or a function of states.
         smoothness: price of a rough V: of its terms, each times the square of its degree. By default 3·10⁻⁴ where
             effects are regressed from noisy data, and 0 elsewhere; where some ends are sought and others avoided, the
-            one of both whose plan is nearer to the expert.
+            one of both whose plan is nearer to the expert. Above 0, R is the smoothest of the rewards that errors of
+            the regression cannot tell apart.
         slack: price of a shortfall, for experts that are only nearly optimal.
 
     Example:

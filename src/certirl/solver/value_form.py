@@ -160,7 +160,9 @@ def _found(
     is_open = is_modelled and model.effects.basis.has_ends and method.smoothness is None
     prices = (SMOOTHNESS, 0.0) if is_open else (program["smoothness"],)
     fits = [fit_value(rows, **program | {"smoothness": price}) for price in prices]
-    made = [_concluded(problem, model, rows, fit, judged) for fit in fits]
+    made = [
+        _concluded(problem, model, rows, fit, judged, smooth=price > 0) for fit, price in zip(fits, prices, strict=True)
+    ]
     if len(made) == 1:
         return made[0], model
     return min(made, key=lambda each: _distance(each, model.dynamics, problem.policy)), model
@@ -246,10 +248,12 @@ def _concluded(
     judged: JudgedStates,
     lifted: LiftedFit | None = None,
     path: FeaturePath | None = None,
+    *,
+    smooth: bool = False,
 ) -> Solution:
     """The solution with all that the data say of it, before it is tried."""
     effects, n = model.effects, len(model.effects)
-    reward, residuals = read_reward(problem, model, fit, judged, lifted=lifted is not None)
+    reward, residuals = read_reward(problem, model, fit, judged, lifted=lifted is not None, smooth=smooth)
     value = value_function(effects.basis, fit.value, problem.is_terminal)
     basis = effects.basis._without_ends
     columns, ahead, model_error = action_values(problem, model, fit, lifted)

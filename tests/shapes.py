@@ -1,0 +1,10 @@
+"""Shapes of rewards along an interval."""
+
+import numpy as np
+
+
+def extrema(reward):
+    """How often a reward of one coordinate turns from rising to falling or back inside its interval."""
+    steps = np.diff(reward(np.linspace(*reward.domain[0], 2_001)))
+    rising = steps[np.abs(steps) > 1e-9 * np.abs(steps).max()] > 0  # rounding turns nowhere
+    return int((rising[1:] != rising[:-1]).sum())
