@@ -22,7 +22,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, sqrt
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,17 +30,13 @@ from scipy.stats import chi2, multivariate_normal
 
 import certirl
 import study
-from certirl.fit.effects import KnownEffects, MeanEffects
-from certirl.fit.structural import Choices, StructuralFit, fit_weights
-from certirl.functions.features import features_of
+from certirl.fit.structural import Choices, StructuralFit, choices_of, fit_weights
 from certirl.proof.odds import gather_odds
 
 FILES = "the folder of the original files; without it the simulated twin is studied"
-SHAPES = {"g870": (36, 15), "rt50": (60, 4), "t8h203": (81, 48), "a530875": (128, 37)}  # rows and buses
-GROUPS = {"4": ("a530875",), "1 to 4": tuple(SHAPES)}
+GROUPS = {"4": ("a530875",), "1 to 4": ("g870", "rt50", "t8h203", "a530875")}
 PUBLISHED = {"4": (2.293, 10.075), "1 to 4": (2.628, 9.756)}  # cost and replacement of Table IX, by 90 bins
-HEADER, REPLACED, UNIT = 11, (5, 8), 5_000.0  # rows before the readings, those of the replacements, miles
-QUANTILES, FUNCTIONS = 200, 25  # of the mileage of a month; of V
+QUANTILES = 200  # of the mileage of a month
 LAWS = 100  # quantiles that stand for this law in costs
 MEANS = np.array([5.0, 20.0])  # of the law of the weights in the mixture, which is exponential
 DELTA, LAW = 0.05, 0.01  # of the sure intervals, and of it for the law of the mileage
@@ -66,45 +61,28 @@ class Arguments:
 FAST = Arguments(groups=("4",), discounts=(0.9999,), sizes=(2,), draws=40, directions=100)
 
 
-def load(folder: Path, groups: Sequence[str]) -> certirl.Transitions:
-    """The months of all buses of some files: the mileage since the last replacement, and whether an engine was new."""
-    states, actions, after, buses = [], [], [], []
-    for name in groups:
-        rows, count = SHAPES[name]
-        for bus in np.loadtxt(folder / f"{name}.asc").reshape(count, rows):
-            reading, replaced = bus[HEADER:], [mileage for mileage in bus[list(REPLACED)] if mileage > 0]
-            begun = np.zeros(len(reading))
-            for mileage in replaced:
-                begun[reading > mileage] = mileage
-            decided = np.zeros(len(reading), dtype=np.intp)
-            decided[[np.flatnonzero(reading < mileage).max() for mileage in replaced]] = 1
-            since = (reading - begun) / UNIT
-            states.append(since[:-1])
-            actions.append(decided[:-1])
-            after.append(since[1:])
-            buses.append(np.full(len(since) - 1, len(buses)))
-    columns = (np.concatenate(column) for column in (states, actions, after))
-    box = certirl.problems.buses().domain
-    return certirl.Transitions(*columns, box, 2, episodes=np.concatenate(buses), independent=True)
+class Observed:
+    """Buses that use what they used in some month of a log."""
+
+    def __init__(self, logged: certirl.Transitions) -> None:
+        self.used, self.most = (
+            np.quantile(used_in(logged), (np.arange(QUANTILES) + 0.5) / QUANTILES),
+            logged.domain[0][1],
+        )
+
+    def outcomes(self, states: Any, action: int) -> Any:
+        """The mileage of a month by quantiles, after a reset the same."""
+        kept = np.zeros_like(states) if action else states
+        return np.minimum(kept + self.used[:, None, None], self.most), np.full(QUANTILES, 1 / QUANTILES)
 
 
 def of_log(logged: certirl.Transitions, discount: float) -> Choices:
-    """Decisions and effects: the mileage of a month by quantiles of the log, after a reset the same."""
-    box, basis = logged.domain, certirl.Legendre(FUNCTIONS).on(logged.domain)
-    used = np.quantile(used_in(logged), (np.arange(QUANTILES) + 0.5) / QUANTILES)[:, None, None]
-
-    def effects(states: Any) -> Any:
-        kept = np.minimum(states + used, box.high)
-        moved = np.stack([kept, np.broadcast_to(used, kept.shape)], axis=1)
-        return MeanEffects.of(basis, states, moved, None, ()).stored()
-
+    """Decisions, their costs and effects."""
     costs = {
         "cost": lambda states, action: -0.001 * states[:, 0] * (action == 0),
         "replacement": lambda states, action: np.full(len(states), -float(action == 1)),
     }
-    nodes = effects(basis.quadrature(FUNCTIONS)[0])
-    assert isinstance(nodes, KnownEffects)
-    return Choices(features_of(costs, box), discount, nodes, effects(logged.states), logged.actions)
+    return choices_of(logged, Observed(logged), costs, discount)
 
 
 def used_in(logged: certirl.Transitions) -> Any:
@@ -229,7 +207,7 @@ def trial(task: Sequence[Any]) -> dict[str, Any]:
     group, arguments = task[0], Arguments(**task[1])
     start = time.process_time()
     if arguments.path:
-        logged = load(Path(arguments.path), GROUPS[group])
+        logged = certirl.problems.read_buses(arguments.path, GROUPS[group])
     else:
         buses = {"4": 37, "1 to 4": 104}[group]
         logged = certirl.problems.buses().log(buses=buses, months=78, rng=arguments.seed)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
-from scipy.stats import chi2
+from scipy.stats import beta, chi2
 
 import certirl
 from certirl.fit.effects import KnownEffects, MeanEffects
-from certirl.fit.structural import Choices, fit_weights
+from certirl.fit.structural import Choices, choices_of, fit_weights
 from certirl.functions.features import features_of
 
 BASIS = certirl.Legendre(7)
@@ -144,3 +144,29 @@ def test_the_soft_policy_of_polynomials_is_that_of_the_simulated_buses(discount)
     kept, _ = choices.policy(true, choices.value(true).w)
     expected = buses.chances(choices.nodes.states)[:, 0]
     assert kept == pytest.approx(expected, abs=0.003)  # usage is drawn: 0.3 %
+
+
+class Usage:
+    """Months of the simulated twin, by quantiles of their mileage."""
+
+    used = 2.0 * beta.ppf((np.arange(400) + 0.5) / 400, 3.3, 6.7)[:, None, None]
+
+    def outcomes(self, states, action):
+        return np.minimum((0 if action else states) + self.used, 110.0), np.full(400, 1 / 400)
+
+
+def test_buses_with_known_outcomes_have_the_policy_of_a_fine_grid_and_their_weights_come_back():
+    buses = certirl.problems.buses()
+    costs = {
+        "cost": lambda states, action: -0.001 * states[:, 0] * (action == 0),
+        "replacement": lambda states, action: np.full(len(states), -float(action == 1)),
+    }
+    log = buses.log(buses=400, months=78, rng=0)
+    choices = choices_of(log, Usage(), costs, buses.discount)
+    true = np.array([buses.cost, buses.replacement])
+    kept = choices.nodes.states[:, 0] < 105  # beyond, mileages are cut off, and V has a kink
+    chances = choices.value(true).chances.T
+    assert chances[kept] == pytest.approx(buses.chances(choices.nodes.states[kept, 0]), abs=1e-4)
+    fit = fit_weights(choices)
+    assert (np.abs(fit.weights - true) < 2 * fit.standard_errors).all() and fit.residual < 1e-3
+    assert fit.decisions == len(log) == 400 * 78

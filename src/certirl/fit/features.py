@@ -147,11 +147,9 @@ class FeaturePath(Record):
             raise ValueError(f"the path has rewards of {', '.join(map(str, self.counts))} {self._what}, got {count!r}")
         return int(rows[0])
 
+    @internal
     def ranges(self, ratios: Any = ()) -> WeightRanges:
-        """The ranges of the weights over all rewards that explain the expert as well as the chosen one.
-
-        :meta private:
-        """
+        """The ranges of the weights over all rewards that explain the expert as well as the chosen one."""
         if self.gains is None or self.signs is None:
             raise ValueError("a file of an earlier version keeps no comparisons: solve again for the ranges of weights")
         pairs = as_ratios(ratios, self.names)

@@ -16,16 +16,18 @@ other weights, is at most a quantile of χ² below the largest one; they need no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.fit.effects import Effects
-from certirl.functions.features import Features
+from certirl.data.transitions import Transitions
+from certirl.fit.effects import Effects, KnownEffects
+from certirl.functions.bases import Legendre
+from certirl.functions.features import Feature, Features, features_of
 from certirl.ground.domain import Array
 from certirl.ground.records import Record
 
@@ -34,6 +36,7 @@ ROUNDS = 100  # of Newton's method, and of the search for the largest likelihood
 GAINED = 1e-16  # of 1 + the log-likelihood: what a step promises at the maximum
 ALIKE = 1e-9  # of the information about a weight: less than this, once others have their share, is none
 CONSTANT = 1e-20  # of the mean square of a slope: a smaller variance among actions is rounding
+FUNCTIONS = 25  # of V, on an interval
 FARTHEST = 2.0**10  # standard errors up to which the end of an interval is looked for
 
 
@@ -129,6 +132,29 @@ class Choices(Record):
         total = float((q[self.actions, rows] - top).sum())
         score, size = away[self.actions, rows].sum(axis=0), (mean**2).sum(axis=0)
         return Likelihood(total, score, information, size, value)
+
+
+def choices_of(log: Transitions, simulator: Any, features: Mapping[str, Feature], discount: float) -> Choices:
+    """The decisions of a log, with effects that are known.
+
+    Args:
+        log: of decisions at states of one coordinate.
+        simulator: has ``outcomes(states, action)``: all next states ``[m, n, 1]`` and their probabilities ``[m]``.
+        features: of the reward, functions of states and actions by name.
+        discount: γ.
+    """
+    basis = Legendre(FUNCTIONS).on(log.domain)
+
+    def effects(states: Array) -> KnownEffects:
+        rows = np.zeros((log.n_actions, len(states), FUNCTIONS))
+        for action in range(log.n_actions):
+            branches, weights = simulator.outcomes(states, action)
+            for moved, weight in zip(branches, weights, strict=True):
+                rows[action] += weight * basis.values(moved)
+        return KnownEffects(basis, states, (), rows)
+
+    nodes = basis.quadrature(FUNCTIONS)[0]
+    return Choices(features_of(features, log.domain), discount, effects(nodes), effects(log.states), log.actions)
 
 
 @dataclass(frozen=True, eq=False)

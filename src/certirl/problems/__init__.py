@@ -21,6 +21,7 @@ from certirl.problems.dynamics import unsolvable as unsolvable
 from certirl.problems.dynamics import whirl as whirl
 from certirl.problems.soft import Buses as Buses
 from certirl.problems.soft import buses as buses
+from certirl.problems.soft import read_buses as read_buses
 from certirl.problems.switching import Judgement as Judgement
 from certirl.problems.switching import Steps as Steps
 from certirl.problems.switching import SwitchingProblem as SwitchingProblem
@@ -45,6 +46,7 @@ __all__ = [
     "optimal_policy",
     "random_independent",
     "random_polynomial",
+    "read_buses",
     "regret",
     "soft_walk",
     "thermostat",

@@ -1,12 +1,15 @@
-"""A soft expert whose reward is known: who replaces the engines of buses, as in Rust (1987).
+"""Who replaces the engines of buses, as in Rust (1987): a soft expert whose reward is known, and the original files.
 
 Its policy is computed on a fine grid of mileages, without any basis of the library.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,13 +18,17 @@ from numpy.typing import ArrayLike
 from certirl.data.simulator import as_generator
 from certirl.data.transitions import Transitions
 from certirl.ground.domain import Array, Box, as_domain, as_states
-from certirl.ground.doors import as_count, as_number, as_probability, typed
+from certirl.ground.doors import as_count, as_listed, as_number, as_probability, shown, typed
 from certirl.ground.records import Record
 
 MOST_MILEAGE, POINTS = 110.0, 1101  # of the grid
 _USED, _SHAPE = 2.0, (3.3, 6.7)  # usage of a month: the largest, and the shape of a beta distribution
 _QUANTILES = 400  # that stand for this distribution in the equation of the value
 _ROUNDS = 100  # of Newton's method
+# The original files by name, group by group: rows of each bus, and buses.
+_FILES = {"g870": (36, 15), "rt50": (60, 4), "t8h203": (81, 48), "a530875": (128, 37)}
+_HEADER, _REPLACED = 11, (5, 8)  # rows of a bus before its readings, and those of the mileages at replacements
+_MILES = 5_000.0  # of a unit of mileage
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,3 +158,52 @@ def buses(*, cost: float = 2.5, replacement: float = 10.0, discount: float = 0.9
         buses: cost 2, replacement 10, discount 0.9999
     """
     return Buses(cost, replacement, discount)
+
+
+def read_buses(folder: str | os.PathLike[str], files: Sequence[str] = tuple(_FILES)) -> Transitions:
+    """The buses of Rust (1987) from the original files: mileages in 5,000 miles, and whether an engine was replaced.
+
+    Args:
+        folder: with files ``g870.asc``, ``rt50.asc``, ``t8h203.asc`` and ``a530875.asc``, those of groups 1 to 4, which
+            are not part of the library.
+        files: names of the files to read.
+
+    Returns:
+        Decisions as `Buses.log` gives them, an episode for each bus.
+
+    Example:
+        >>> np.savetxt("rt50.asc", np.tile([0] * 11 + list(range(0, 147_000, 3_000)), 4))
+        >>> print(certirl.problems.read_buses(".", ["rt50"]))
+        192 transitions on [0, 110]; per action: 192, 0
+    """
+    states, actions, after, numbers = list[Array](), list[Array](), list[Array](), list[Array]()
+    for name in as_listed(files, "files"):
+        if name not in _FILES:
+            raise ValueError(f"files must be some of {', '.join(map(repr, _FILES))}, got {shown(name)}")
+        for bus in _rows_of(Path(folder) / f"{name}.asc", *_FILES[name]):
+            reading, replaced = bus[_HEADER:], [mileage for mileage in bus[list(_REPLACED)] if mileage > 0]
+            begun = np.zeros(len(reading))
+            for mileage in replaced:
+                begun[reading > mileage] = mileage
+            decided = np.zeros(len(reading), dtype=np.intp)
+            decided[[np.flatnonzero(reading < mileage).max() for mileage in replaced]] = 1
+            since = (reading - begun) / _MILES
+            states.append(since[:-1])
+            actions.append(decided[:-1])
+            after.append(since[1:])
+            numbers.append(np.full(len(since) - 1, len(numbers)))
+    if not states:
+        raise ValueError("files must name one file at least")
+    kept, taken, then, episodes = (np.concatenate(column) for column in (states, actions, after, numbers))
+    return Transitions(kept, taken, then, Buses.domain, 2, episodes=episodes, independent=True)
+
+
+def _rows_of(path: Path, rows: int, buses: int) -> Array:
+    """The numbers of each bus of a file ``[buses, rows]``."""
+    try:
+        numbers = np.loadtxt(path).ravel()
+    except ValueError as problem:
+        raise ValueError(f"{path} has what is no number: {problem}") from None
+    if numbers.size != rows * buses or not np.isfinite(numbers).all():
+        raise ValueError(f"{path} must have {rows} numbers of each of {buses} buses, got {numbers.size:,} numbers")
+    return numbers.reshape(buses, rows)
