@@ -25,6 +25,7 @@ from certirl.proof.certify import refute as refute
 from certirl.proof.refutation import Refutation as Refutation
 from certirl.show import plots as plots
 from certirl.solver.check import check as check
+from certirl.solver.differences import compare as compare
 from certirl.solver.estimator import InverseRL as InverseRL
 from certirl.solver.methods import FeatureForm as FeatureForm
 from certirl.solver.methods import Program as Program

@@ -145,8 +145,12 @@ def as_policy(expert: Any, n_actions: int, names: tuple[str, ...] = ()) -> Polic
 
     The expert is a whole number, or one of the names of actions in the data; a function of states ``[n, d]``; or an
     object with ``predict(states)``, as reinforcement learning libraries and classifiers have it, which may return a
-    tuple with the actions first, and is called with ``deterministic=True`` if it has that argument.
+    tuple with the actions first, and is called with ``deterministic=True`` if it has that argument. A list of such
+    functions and models stands for several experts with one reward: whatever one of them does is best, so that the
+    policy takes every action that one of them takes, with the share of them that take it.
     """
+    if isinstance(expert, list | tuple) and len(expert):
+        return _pooled(expert, n_actions, names)
     if isinstance(expert, str) and expert in names:
         return as_policy(names.index(expert), n_actions)
     if isinstance(expert, Policy):
@@ -181,6 +185,21 @@ def as_policy(expert: Any, n_actions: int, names: tuple[str, ...] = ()) -> Polic
         f"expert must be an action (a whole number) or a function of states [n, d] that returns actions [n], "
         f"got {shown(expert)}"
     )
+
+
+def _pooled(experts: Sequence[Any], n_actions: int, names: tuple[str, ...]) -> Policy:
+    """The policy of several experts together."""
+    for each in experts:
+        if not callable(each) and not hasattr(each, "predict"):
+            raise TypeError(f"a list of experts must hold functions of states or models, got {shown(each)} in it")
+    policies = tuple(as_policy(each, n_actions, names) for each in experts)
+    assumed = "; ".join(dict.fromkeys(policy.assumption for policy in policies if policy.assumption))
+    return Policy(n_actions, partial(_shares, policies), assumption=assumed)
+
+
+def _shares(policies: tuple[Policy, ...], states: Array) -> Array:
+    """The mean probability of each action ``[n, A]``."""
+    return np.mean([policy.probabilities(states) for policy in policies], axis=0)
 
 
 def _has_deterministic(predict: Any) -> bool:

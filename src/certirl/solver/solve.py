@@ -120,7 +120,8 @@ def solve(
         source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), logged
             `Transitions`, or `Moments` measured before, which keep no transitions that a proof could rest on.
         discount: γ, strictly between 0 and 1.
-        expert: the action that is always taken, a function of states, or a model with ``predict``: docs/experts.md.
+        expert: the action that is always taken, a function of states, or a model with ``predict``: docs/experts.md. A
+            list of functions or models: several experts with one reward.
             With a `SoftExpert`, who errs the less the more it costs, the answer is a `SoftSolution`: the rewards of
             all actions with standard errors, or with ``delta`` with a band. ``basis`` is then that of the log-odds.
         method: `Program`, `ValueForm` or `FeatureForm`, with what few problems need; if left out the first for an
