@@ -124,7 +124,7 @@ def bus_choices(log, basis, discount):
 @pytest.mark.parametrize("count", [6, pytest.param(100, marks=pytest.mark.slow)])
 def test_the_costs_of_simulated_buses_are_recovered_within_their_errors(count):
     buses = certirl.problems.buses()
-    true, basis = np.array([buses.cost, buses.replacement]), certirl.Legendre(16).on(buses.domain)
+    true, basis = np.array([buses.cost, buses.replacement]), certirl.Legendre(20).on(buses.domain)
     fits = [fit_weights(bus_choices(buses.log(rng=seed), basis, buses.discount)) for seed in range(count)]
     errors = np.array([(fit.weights - true) / fit.standard_errors for fit in fits])
     inside = np.array([(fit.intervals[:, 0] <= true) & (true <= fit.intervals[:, 1]) for fit in fits])

@@ -251,9 +251,9 @@ class KnownEffects(Effects):
         return replace(self, states=self.states[kept], rows=self.rows[:, kept])
 
 
-def blocks(n: int) -> Iterator[slice]:
+def blocks(n: int, size: int = BLOCK) -> Iterator[slice]:
     """Consecutive parts of n rows."""
-    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 def value_basis(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.transitions import Transitions
-from certirl.fit.effects import richer
+from certirl.fit.effects import blocks, richer
 from certirl.fit.regression import FOLDS, folds
 from certirl.functions.bases import Basis, first_functions, of_degree
 from certirl.ground import archive
@@ -110,7 +110,15 @@ def all_but(reference: int, n_actions: int) -> list[int]:
 
 def blocks_of(rows: Array) -> list[Array]:
     """Consecutive parts of rows."""
-    return [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
+    return [rows[block] for block in blocks(len(rows), _BLOCK)]
+
+
+def placed(x: Array, count: int) -> list[Array]:
+    """x in each of several places, zeros in the others ``[n, count·K]``."""
+    each = np.zeros((count, len(x), count, x.shape[1]))
+    for place in range(count):
+        each[place, :, place] = x
+    return list(each.reshape(count, len(x), -1))
 
 
 def choices(basis: Basis, coefficients: Array, states: Array) -> Choices:
@@ -121,12 +129,12 @@ def choices(basis: Basis, coefficients: Array, states: Array) -> Choices:
     return Choices(x, odds, chances, total)
 
 
-def softmax(utilities: Array) -> tuple[Array, Array]:
-    """Probabilities ``[n, A]`` for utilities ``[n, A]``, and log Σ exp of these ``[n]``."""
-    top = utilities.max(axis=1, keepdims=True)
+def softmax(utilities: Array, axis: int = 1) -> tuple[Array, Array]:
+    """Probabilities for utilities ``[n, A]``, or along another axis, and log Σ exp of these ``[n]``."""
+    top = utilities.max(axis=axis, keepdims=True)
     weights = np.exp(utilities - top)
-    total = weights.sum(axis=1, keepdims=True)
-    return weights / total, (top + np.log(total))[:, 0]
+    total = weights.sum(axis=axis, keepdims=True)
+    return weights / total, (top + np.log(total)).squeeze(axis)
 
 
 def effects_of(here: Choices, others: list[int]) -> Array:
@@ -153,8 +161,7 @@ def score(basis: Basis, states: Array, actions: NDArray[np.intp], coefficients: 
     """Σ (1{a = c} − π_c) x over decisions, for all c but the reference ``[m]``."""
     others = all_but(reference, len(coefficients))
     total = np.zeros((len(others), basis.size))
-    for start in range(0, len(states), _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for block in blocks(len(states), _BLOCK):
         x, _, chances, _ = choices(basis, coefficients, states[block])
         total += np.stack([((actions[block] == c) - chances[:, c]) @ x for c in others])
     return total.ravel()
@@ -163,8 +170,7 @@ def score(basis: Basis, states: Array, actions: NDArray[np.intp], coefficients: 
 def log_likelihood(basis: Basis, states: Array, actions: NDArray[np.intp], coefficients: Array) -> float:
     """Σ log π over decisions."""
     total = 0.0
-    for start in range(0, len(states), _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for block in blocks(len(states), _BLOCK):
         _, odds, _, cost = choices(basis, coefficients, states[block])
         total += float((odds[np.arange(len(odds)), actions[block]] - cost).sum())
     return total
@@ -334,8 +340,7 @@ def score_test(logit: Logit, decisions: Transitions, functions: Callable[[slice]
     """
     others, states, actions = logit.others, decisions.states, decisions.actions
     slope, curve = np.zeros(()), np.zeros(())
-    for start in range(0, len(states), _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for block in blocks(len(states), _BLOCK):
         here = logit.at(states[block])
         both = np.concatenate([here.x, functions(block)], axis=1)
         slope = slope + np.stack([((actions[block] == c) - here.chances[:, c]) @ both for c in others])

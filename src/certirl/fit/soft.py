@@ -30,6 +30,7 @@ from certirl.fit.logit import (
     chi_squared,
     effects_of,
     newton,
+    placed,
     softmax,
     whitening,
     without_each,
@@ -370,11 +371,8 @@ class TwoSteps:
 
     def _free(self, states: Array) -> Array:
         """What log-odds change by with their coefficients ``[n, A, m]``."""
-        x, others = self.logit.basis.values(states), self.logit.others
-        free = np.zeros((len(x), self.logit.n_actions, len(others), x.shape[1]))
-        for place, action in enumerate(others):
-            free[:, action, place] = x
-        return free.reshape(len(x), self.logit.n_actions, -1)
+        each = placed(self.logit.basis.values(states), len(self.logit.others))
+        return np.stack([*each[: self.logit.reference], np.zeros_like(each[0]), *each[self.logit.reference :]], axis=1)
 
     def _valued(self, theta: Array) -> tuple[Callable[[Array], Array], Array]:
         """V as a function of states ``[n, 1]``, and (P_aV)(s) in the columns."""

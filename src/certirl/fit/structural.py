@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import Effects, KnownEffects
+from certirl.fit.logit import softmax
 from certirl.functions.bases import Legendre
 from certirl.functions.features import Feature, Features, features_of
 from certirl.ground.domain import Array
@@ -97,7 +98,7 @@ class Choices(Record):
         _, _, after, paid = self._at_nodes
         # Against the first action, as a large constant in V would cost digits.
         q = (paid - paid[0]) @ weights + self.discount * ((after - after[0]) @ w)
-        return np.exp(q - _log_total(q))
+        return softmax(q, axis=0)[0]
 
     def value(self, weights: Array, start: Array | None = None) -> Value:
         """V of the soft expert with these weights, by Newton's method."""
@@ -117,15 +118,14 @@ class Choices(Record):
     def residual(self, weights: Array, value: Value) -> float:
         """By how much V misses log Σ exp Q_a at the states of the decisions, at most; constants do not count."""
         q = self._paid @ weights + self.discount * self.decided.ahead(value.w)
-        return float(np.ptp(_log_total(q) - self.decided.value(value.w))) / 2
+        return float(np.ptp(softmax(q, axis=0)[1] - self.decided.value(value.w))) / 2
 
     def likelihood(self, weights: Array, value: Value) -> Likelihood:
         """The log-likelihood of the decisions with a value."""
         q = self._paid @ weights + self.discount * self.decided.ahead(value.w)
         ahead = np.stack([self.decided.ahead(column) for column in value.slope.T], axis=2)
         slopes = self._paid + self.discount * ahead
-        top = _log_total(q)
-        chances, rows = np.exp(q - top), np.arange(len(self.actions))
+        (chances, top), rows = softmax(q, axis=0), np.arange(len(self.actions))
         mean = np.einsum("an,anp->np", chances, slopes)
         away = slopes - mean
         information = np.einsum("an,anp,anq->pq", chances, away, away, optimize=True)
@@ -329,12 +329,6 @@ def _check_determined(names: tuple[str, ...], here: Likelihood) -> None:
             f"the decisions do not determine the weights of {listed}: other weights give the same decisions; leave one "
             "of these features out"
         )
-
-
-def _log_total(q: Array) -> Array:
-    """log Σ_a exp q_a of numbers ``[A, n]``."""
-    top = q.max(axis=0)
-    return np.asarray(top + np.log(np.exp(q - top).sum(axis=0)))
 
 
 def _each(features: Features, effects: Effects) -> Array:

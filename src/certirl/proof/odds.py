@@ -23,6 +23,7 @@ from certirl.fit.logit import (
     effects_of,
     information,
     maximise,
+    placed,
     score,
     whitening,
 )
@@ -245,14 +246,6 @@ def spread_of(chances: Array, each: Array) -> Array:
     """The root of Σ π_c‖v_c − Σ π_d v_d‖² ``[…]``, v_0 = 0, for chances ``[…, A − 1]`` and v ``[…, A − 1, m]``."""
     squares = (chances * (each**2).sum(axis=-1)).sum(axis=-1)
     return np.asarray(np.sqrt(np.maximum(squares - ((chances[..., None] * each).sum(axis=-2) ** 2).sum(axis=-1), 0.0)))
-
-
-def placed(x: Array, count: int) -> list[Array]:
-    """x in each of several places, zeros in the others ``[n, count·K]``."""
-    each = np.zeros((count, len(x), count, x.shape[1]))
-    for place in range(count):
-        each[place, :, place] = x
-    return list(each.reshape(count, len(x), -1))
 
 
 def leverage(x: Array, white: Array) -> Array:

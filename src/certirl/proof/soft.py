@@ -36,7 +36,7 @@ from certirl.proof.case import AS_READ, Case
 from certirl.proof.certificate import Ground, conclude
 from certirl.proof.certify import check_draws, check_settings, planned, split
 from certirl.proof.contradictions import of_drift, refuse
-from certirl.proof.drift import COEFFICIENTS, DriftSums, fit_drift, rows_of, wall_of
+from certirl.proof.drift import COEFFICIENTS, Drift, DriftSums, fit_drift, rows_of, wall_of
 from certirl.proof.known_noise import SAMPLES as FEW_SAMPLES
 from certirl.proof.known_noise import AffineGaussian, _rows_of
 from certirl.proof.odds import FIRST, Odds, Parts, gather_odds
@@ -65,14 +65,22 @@ class KnownDynamics(Record):
 
     def effects(self, odds: Odds, reach: Array, discount: float, spending: dict[str, float]) -> KnownEffects:
         """γ(P_0 − P_a)V with its bounds."""
+        return KnownEffects(self.drift(spending["drifts"]), self.domain, discount, odds, reach)
+
+    def drift(self, delta: float) -> Drift:
+        """The drifts on [−1, 1], and a set that contains the true ones but for probability δ."""
         half = (self.domain[0][1] - self.domain[0][0]) / 2
-        drift = fit_drift(self.sums, self.std / half, spending["drifts"], wall_of(self.domain))
-        return KnownEffects(drift, self.domain, discount, odds, reach)
+        return fit_drift(self.sums, self.std / half, delta, wall_of(self.domain))
 
     @property
     def rows(self) -> NDArray[Any]:
         """Transitions of each action ``[A]``."""
         return self.sums.counts
+
+    @property
+    def tail(self) -> float:
+        """τ: there is none."""
+        return 0.0
 
 
 @archive.record
@@ -99,6 +107,11 @@ class ColumnDynamics(Record):
     def rows(self) -> NDArray[Any]:
         """Transitions of each action ``[A]``."""
         return self.ground.evidence.counts
+
+    @property
+    def tail(self) -> float | None:
+        """τ; None if none was declared."""
+        return self.ground.tail
 
 
 @archive.record
@@ -242,21 +255,19 @@ def prove_band(
         basis, log_of.states, log_of.actions, origin.n_actions,
         first=first, later=later, reference=reference, tail=tail_of_odds,
     )  # fmt: skip
+    shares = COLUMN_SHARES if dynamics is None else KNOWN_SHARES
+    spending = {name: share * delta for name, share in shares.items()}
     found: KnownDynamics | ColumnDynamics
-    number: float | None = 0.0
     if dynamics is not None:
-        spending = {name: share * delta for name, share in KNOWN_SHARES.items()}
         found, words = _known(origin, dynamics, basis, samples, rng, spending)
     else:
-        spending = {name: share * delta for name, share in COLUMN_SHARES.items()}
         assert columns is not None
-        by_columns, words = _columns(origin, columns, tail, odds, gamma, samples, rng, paired, spending)
-        found, number = by_columns, by_columns.ground.tail
+        found, words = _columns(origin, columns, tail, odds, gamma, samples, rng, paired, spending)
     states = mesh([np.linspace(low, high, _TABLE[len(domain)]) for low, high in domain])
     nothing = np.zeros((origin.n_actions, len(states)))
     given = as_number(reference_reward, "reference_reward")
     blank = Band(
-        reference, given, gamma, delta, spending, number, odds, found,
+        reference, given, gamma, delta, spending, found.tail, odds, found,
         (*_of_odds(odds), counted, *words, *(AS_READ + note for note in origin.notes)),
         states, nothing, nothing, origin.action_names,
     )  # fmt: skip
@@ -313,9 +324,7 @@ def _known(
         log = draw(origin.data, Legendre(COEFFICIENTS), count, origin.generator(rng, "certify_gaussian")).record()
     rows = rows_of(log)
     found = KnownDynamics(origin.domain, declared.std, DriftSums.of(*rows, origin.n_actions, kind))
-    half = (origin.domain[0][1] - origin.domain[0][0]) / 2
-    drift = fit_drift(found.sums, declared.std / half, spending["drifts"], wall_of(origin.domain))
-    refuse(of_drift(drift, *rows, np.random.default_rng(0), dependent=kind == "dependent"))
+    refuse(of_drift(found.drift(spending["drifts"]), *rows, np.random.default_rng(0), dependent=kind == "dependent"))
     known = (
         f"s' = clip(m_a(s) + ξ) into {origin.domain.words}, m_a affine, ξ Gaussian with standard deviation "
         f"{declared.std:g}, known exactly"
@@ -354,13 +363,13 @@ def _columns(
     (fixed,) = fit.surrogates
     surrogate = replace(fixed, shares=np.full(fixed.shares.shape, 1 / fixed.shares.size))
     certificate = conclude(case, [surrogate], gather([surrogate], fresh), delta=spending["dynamics"])
-    part = case.parts[0]
-    rows = case.assumptions([0], paired=certificate.grounds[0].evidence.paired)
-    words = [
-        tail_in_words(tail, part.tail, columns),
-        *(word for word in rows if word != tail_in_words(tail, part.tail, columns)),
-    ]
-    return ColumnDynamics(certificate.grounds[0], _change_sums(odds, spending["log-odds"], columns, fresh)), words
+    (ground,) = certificate.grounds
+    of_tail, rows = (
+        tail_in_words(tail, case.parts[0].tail, columns),
+        case.assumptions([0], paired=ground.evidence.paired),
+    )
+    words = [of_tail, *(word for word in rows if word != of_tail)]
+    return ColumnDynamics(ground, _change_sums(odds, spending["log-odds"], columns, fresh)), words
 
 
 class _Cost:
