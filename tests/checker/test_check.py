@@ -214,6 +214,28 @@ def test_refutes_what_was_altered(kind, step, tmp_path):
     assert passed == []
 
 
+def _terminal(header, arrays):
+    header["stats"]["terminal"] = {"type": "TerminalBoxes", "boxes": {"array": [0, 1, 2]}}
+    arrays["stats.terminal.boxes"] = np.zeros((0, 1, 2))
+
+
+SAID = {
+    "an action that there is not": ("refutation", entry("actions", 0, 9), "actions are compared that there are not"),
+    "an action below the first": ("refutation", entry("actions", 0, -1), "actions are compared that there are not"),
+    "terminal boxes": ("action", _terminal, "the solution has terminal states"),
+    "zero at the ends": ("action", lambda h, a: h["reward"].update(zero_at_terminal=True), "has terminal states"),
+    "constants of an action": ("action", entry("operator_residuals", (1, 0, 0), 1e3), "constants have residuals"),
+}
+
+
+@pytest.mark.parametrize("how", SAID)
+def test_what_was_altered_is_said(how, tmp_path):
+    kind, alter, sentence = SAID[how]
+    header, arrays = contents(kind)
+    alter(header, arrays)
+    assert sentence in str(check(write(tmp_path / "altered.npz", header, arrays)))
+
+
 PRESENTED = {
     "estimate raised": times("estimated", 1.01),
     "losses gone": lambda h, a: claim_of(h).update(losses=dict.fromkeys(claim_of(h)["losses"], 0.0)),

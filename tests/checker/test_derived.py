@@ -38,6 +38,7 @@ from certirl_check import check, harmonics, known_noise, refutations
 from certirl_check.cells import CellCertificate
 from certirl_check.certificates import Certificate
 from certirl_check.enclosures import Enclosure
+from certirl_check.reading import Expert
 from certirl_check.records import read
 from systems import Coins
 
@@ -250,3 +251,48 @@ def test_means_and_their_derivatives_are_within_their_errors(order):
             each.append((exact(std) * (u * below + density), below, density / exact(std))[order])
         true = sum((each[k] - each[k + 1]) / h * (exact(f[k + 1]) - exact(f[k])) for k in range(11))
         assert abs(exact(value) - true) <= allowed < 1e-9
+
+
+@pytest.mark.parametrize("kind", ["policy", "policy box"])
+def test_an_expert_takes_at_a_corner_what_the_corner_says_and_elsewhere_what_its_cell_says(kind):
+    tube = proof(kind).tube
+    expert = Expert(tube.grid.domain, tube.grid.support)
+    states = np.random.default_rng(0).uniform(-1, 1, (200, len(expert.box)))
+    assert np.array_equal([expert.at(state) for state in states], tube.grid.taken_at(states).T)
+    axes = [np.linspace(-1, 1, n + 1) for n in expert.shape]
+    corners = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+    taken = np.eye(2, dtype=bool)[away_from_zero(corners)]
+    assert np.array_equal([expert.at(state) for state in corners], taken)
+    assert np.array_equal([expert.at(state) for state in corners * (1 - 1e-9)], taken)
+
+
+@pytest.mark.parametrize("kind", ["refutation", "refuted sum"])
+def test_ranges_of_many_numbers_hold_what_these_take_anywhere(kind, tmp_path):
+    (cover, *_) = refutations.Refutation(read(saved(kind).save(tmp_path / "made.npz")), None).covers
+    rows = np.random.default_rng(0).normal(size=(700, len(cover.corners)))
+    middle, half = refutations._ranges(cover, Enclosure(rows))
+    states = np.linspace(-1, 1, 2001)[:, None]
+    values = rows @ cover.functions.at(states).middle[:, 1:].T
+    assert (np.abs(values - middle[:, None]).max(axis=1) <= half.above).all()
+    assert half.above == pytest.approx(np.ptp(values, axis=1) / 2, rel=0.25)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_what_is_lost_is_a_share_of_the_span_that_is_claimed(share, tmp_path):
+    header, arrays = contents("policy")
+    own = claim_of(header)
+    own["value_span"] *= share
+    verdict = check(files.write(tmp_path / "span.npz", header, arrays))
+    (said,) = re.findall(r"of the span of V, at least ([0-9.]+)", str(verdict))
+    assert verdict.verdict == "confirmed" and float(said) == pytest.approx(own["value_span"], rel=1e-3)
+
+
+def test_a_margin_that_is_not_positive_leaves_the_regret_that_follows_from_it(tmp_path):
+    made = _certify(lambda states: -states[:, 0], STEADY, Legendre(2))
+    header, arrays = files.parts(made.save(tmp_path / "made.npz"))
+    assert made.margin < 0 and made.regret == pytest.approx(0.7 / 0.3 * -made.margin, rel=1e-3)
+    for share, verdict in ((1.0, "nothing claimed"), (0.99, "rejected")):
+        header["regret"] = share * made.regret
+        found = check(files.write(tmp_path / "regret.npz", header, arrays))
+        assert found.verdict == verdict
+    assert "the regret that follows is" in str(found)
