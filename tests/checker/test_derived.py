@@ -296,3 +296,22 @@ def test_a_margin_that_is_not_positive_leaves_the_regret_that_follows_from_it(tm
         found = check(files.write(tmp_path / "regret.npz", header, arrays))
         assert found.verdict == verdict
     assert "the regret that follows is" in str(found)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("basis", [Legendre(9), Fourier(7), product(Legendre(4), Fourier(5), index="full")], ids=str)
+def test_the_least_value_is_sought_between_bounds_that_are_true_and_close(basis, sign, monkeypatch):
+    """Of a peak, up or down: its values are far from even about 0, and it is steep where they are."""
+    families, indices = tuple(part.kind for part in basis.parts), tuple(map(tuple, basis.indices.tolist()))
+    functions, seen, plain = harmonics.Functions(families, indices, basis.domain), [], harmonics._floors
+    monkeypatch.setattr(harmonics, "_floors", lambda *asked: seen.append(asked[2:4]) or plain(*asked))
+    axes = [np.linspace(low, high, 4001 if len(basis.domain) == 1 else 201) for low, high in basis.domain]
+    states = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+    values = functions.at(states).middle
+    curve = sign * functions.at(np.array([[0.3] * len(axes)])).middle[0]
+    peak = values @ curve
+    lower, upper = functions.least(Enclosure(curve))
+    assert lower <= peak.min() + 1e-12 and peak.min() - 1e-3 * np.ptp(peak) < lower <= upper
+    for floor, ceiling in seen:
+        assert floor <= (peak - curve[0]).min() + 1e-12 and ceiling >= (peak - curve[0]).max() - 1e-12
+        assert ceiling - floor < 1.7 * np.ptp(peak)
