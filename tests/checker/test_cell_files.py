@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import saved_records
 
 import certirl
 import files
@@ -208,3 +209,20 @@ def test_a_damaged_file_gets_a_sentence(alter, reason, tmp_path):
     alter(header, arrays, 0)
     with pytest.raises(ValueError, match=reason):
         check(files.write(tmp_path / "damaged.npz", header, arrays))
+
+
+@pytest.mark.parametrize(
+    ("kind", "expert"), [("reward", 0), ("reward", 1), ("reward", None), ("car", 0), ("car", None)]
+)
+def test_a_proof_in_cells_is_about_the_expert_of_its_solution(kind, expert, tmp_path):
+    proof, header, arrays = copy.deepcopy(saved(kind))
+    solution, others = saved_records.contents("action")
+    solution |= {"certificate": header, "discount": proof.discount, "expert": expert}
+    solution |= {"n_actions": 2 if kind == "reward" else 3}
+    solution["findings"][0]["status"] = "solved"
+    others = {name: x for name, x in others.items() if not name.startswith("certificate.")}
+    others |= {f"certificate.{name}": x for name, x in arrays.items()}
+    found = check(files.write(tmp_path / "solution.npz", solution, others))
+    right = expert is None or {expert} == set(proof.actions[proof.actions >= 0].tolist())
+    assert found.verdict == ("confirmed" if right else "rejected"), str(found)
+    assert right or found.reasons == (f"the solution is about expert {expert}, its certificate about another",)

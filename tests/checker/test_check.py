@@ -219,11 +219,16 @@ def _terminal(header, arrays):
     arrays["stats.terminal.boxes"] = np.zeros((0, 1, 2))
 
 
+def _flat(header, arrays):
+    grounds(header, "surrogate")[0]["columns"]["factors"][0]["size"] = 1
+
+
 SAID = {
     "an action that there is not": ("refutation", entry("actions", 0, 9), "actions are compared that there are not"),
     "an action below the first": ("refutation", entry("actions", 0, -1), "actions are compared that there are not"),
     "terminal boxes": ("action", _terminal, "the solution has terminal states"),
     "zero at the ends": ("action", lambda h, a: h["reward"].update(zero_at_terminal=True), "has terminal states"),
+    "a factor of one function": ("box", _flat, "should be other functions"),
     "constants of an action": ("action", entry("operator_residuals", (1, 0, 0), 1e3), "constants have residuals"),
 }
 
@@ -233,7 +238,12 @@ def test_what_was_altered_is_said(how, tmp_path):
     kind, alter, sentence = SAID[how]
     header, arrays = contents(kind)
     alter(header, arrays)
-    assert sentence in str(check(write(tmp_path / "altered.npz", header, arrays)))
+    path = write(tmp_path / "altered.npz", header, arrays)
+    if sentence.startswith("should be"):
+        with pytest.raises(ValueError, match=f"damaged: .* {sentence}"):
+            check(path)
+    else:
+        assert sentence in str(check(path))
 
 
 PRESENTED = {

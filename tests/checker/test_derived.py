@@ -33,6 +33,7 @@ import files
 from certirl import Chebyshev, Fourier, Legendre, product
 from certirl.problems import circle, random_polynomial
 from certirl.proof import refutation as first
+from certirl.proof import training
 from certirl_check import bands as second
 from certirl_check import check, harmonics, known_noise, refutations
 from certirl_check.cells import CellCertificate
@@ -65,7 +66,14 @@ def _solved(problem, basis, columns, tail, samples=50_000, **changes):
     return certirl.certify(solution, problem, tail=tail, rng=1, samples=samples, **changes)
 
 
+def _without_powers():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "MOST_POWERS", 0)
+        return MAKERS["policy"]()
+
+
 MAKERS = {
+    "without powers": _without_powers,
     "action": lambda: _certify(climb, STEADY, Legendre(2), **TAIL),
     "three actions": lambda: _certify(climb, THREE_ACTIONS, Legendre(2), **TAIL),
     "visits": lambda: _certify(climb, BACK, Legendre(2), **SWITCHING, **TAIL),
@@ -315,3 +323,18 @@ def test_the_least_value_is_sought_between_bounds_that_are_true_and_close(basis,
     for floor, ceiling in seen:
         assert floor <= (peak - curve[0]).min() + 1e-12 and ceiling >= (peak - curve[0]).max() - 1e-12
         assert ceiling - floor < 1.7 * np.ptp(peak)
+
+
+@pytest.mark.parametrize("periodic", [(), (1,)])
+def test_a_table_has_the_same_values_at_states_and_on_axes(periodic):
+    """Those of the library, and of a plane where there is one."""
+    box, rng = ((0.0, 2.0), (-1.0, 1.0)), np.random.default_rng(0)
+    grid, cells = harmonics.Grid((5, 6), (False, 1 in periodic), box), certirl.Cells((5, 6), periodic, box)
+    axes, values = [np.sort(rng.uniform(*ends, 7)) for ends in box], rng.normal(size=30)
+    states = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    expected = cells.values(states) @ values
+    assert grid.values(values, states) == pytest.approx(expected)
+    assert grid.on_axes(values, axes).ravel() == pytest.approx(expected)
+    if not periodic:
+        x, y = grid.points.T
+        assert grid.on_axes(2 * x - 3 * y + 1, axes).ravel() == pytest.approx(states @ [2, -3] + 1)
