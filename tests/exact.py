@@ -1,8 +1,21 @@
-"""Evidence without noise: every sum is its mean, as if of very many transitions, so that inequalities become exact."""
+"""Evidence without noise: every sum is its mean, as if of very many transitions, so that inequalities become exact.
+
+And bands that are what a test says.
+"""
 
 import numpy as np
 
+from certirl.functions.frame import frame
+from certirl.proof.bands import Band
 from certirl.proof.sums import Evidence
+from certirl.proof.surrogate import Paid
+
+
+def a_band(columns, curve, radius):
+    """The same radius on both sides; the curve in the columns."""
+    both = np.broadcast_to(radius, (2, *np.shape(radius)))
+    nothing = np.zeros_like(both)
+    return Band((0, 1), columns, frame(columns).coefficients(curve), both, nothing, 0.0, 0.0, Paid.nothing(columns))
 
 
 def exact_evidence(surrogate, truth, states, n=1e10):

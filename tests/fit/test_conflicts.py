@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 import certirl
 import files
 from certirl.fit.witness import Witness
 from certirl.functions.bases import Legendre
 from certirl.problems import Steps, Truth, comfort
+from refuting import best_margin
 from systems import Moving
 
 ROOM = comfort()
@@ -31,15 +31,6 @@ def true_rows(problem, k, expert, tube, more=None):
     after, own = moved(problem, k, states), expert(states)
     gains = after[own, np.arange(len(states))] - after
     return np.concatenate([gains[a][own != a] for a in range(problem.n_actions)])
-
-
-def best_margin(rows):
-    """The largest min of w·ρ over ‖w‖₁ ≤ 1."""
-    p = rows.shape[1]
-    above, norm = np.column_stack([-rows, rows, np.ones(len(rows))]), np.append(np.ones(2 * p), 0.0)
-    limits = [(0, None)] * (2 * p) + [(None, None)]
-    found = linprog(norm - 1, A_ub=np.vstack([above, norm]), b_ub=np.append(np.zeros(len(rows)), 1), bounds=limits)
-    return -found.fun
 
 
 def explained(problem, w):

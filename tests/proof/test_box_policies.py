@@ -13,11 +13,11 @@ from certirl.functions.bases import of_degree
 from certirl.functions.frame import CellAxes, frame
 from certirl.ground.domain import as_domain, mesh
 from certirl.problems import Truth, Whirl, random_independent
-from certirl.proof.bands import Band, Bands
+from certirl.proof.bands import Bands
 from certirl.proof.case import Case
 from certirl.proof.certificate import read
-from certirl.proof.surrogate import Paid
 from certirl.solver.solution import load
+from exact import a_band
 from sizes import sizes
 
 experiment.FINE = 120  # far finer than any band is narrow
@@ -106,13 +106,6 @@ def test_what_is_bounded_at_points_is_bounded_everywhere_and_within_cells(column
     moved = np.abs(np.einsum("ek,npk->enp", errors[:100], near))
     within = sum(band.losses_in_cells(CellAxes([axis, axis], [np.full(21, h) for h in half]), 0).values())
     assert (moved.max(axis=(0, 2)) <= within.ravel() + 1e-9).all()
-
-
-def a_band(columns, curve, radius):
-    """The same radius on both sides; the curve in the columns."""
-    both = np.broadcast_to(radius, (2, *np.shape(radius)))
-    nothing = np.zeros_like(both)
-    return Band((0, 1), columns, frame(columns).coefficients(curve), both, nothing, 0.0, 0.0, Paid.nothing(columns))
 
 
 @pytest.mark.fine

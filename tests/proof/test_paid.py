@@ -7,6 +7,7 @@ import certirl
 import switching as experiment
 from certirl import Cells, Legendre, Reward
 from certirl.problems import SwitchingProblem, Truth, Whirl, comfort, judge, optimal_policy, thermostat
+from systems import Moving
 
 DISCOUNT, COSTS = 0.7, (0.0, 0.1, 0.3)
 PROBLEM = thermostat(noise=3.0)
@@ -179,13 +180,7 @@ def test_the_checker_refuses_other_payments_than_those_of_the_reward_in_the_file
         assert certirl.check(_changed(path, tmp_path / f"{name}.npz", change)).verdict != "confirmed", name
 
 
-class Line:
-    """s' = clip(0.5 s ± 0.4 + 0.3 ξ): a drift that is affine, and noise that is known."""
-
-    n_actions, domain = 2, ((-1.0, 1.0),)
-
-    def sample(self, states, action, rng):
-        return np.clip(0.5 * states + (0.4, -0.4)[action] + 0.3 * rng.normal(size=states.shape), -1, 1)
+LINE = Moving(((-1.0, 1.0),), (0.4, -0.4), keep=0.5, std=0.3)  # a drift that is affine, and noise that is known
 
 
 def test_known_noise_takes_rewards_of_actions_and_cells_name_who_does():
@@ -197,13 +192,13 @@ def test_known_noise_takes_rewards_of_actions_and_cells_name_who_does():
 
     known = certirl.dynamics.AffineGaussian(0.3, cells=200)
     asked = {"dynamics": known, "discount": 0.7, "samples": 20_000, "rng": 0, "expert": expert, "tube": 0.4}
-    found = certirl.certify(paid, Line(), **asked)
+    found = certirl.certify(paid, LINE, **asked)
     assert found.holds and found.reward.of_actions and certirl.check(found).verdict == "confirmed"
-    ignoring = certirl.certify(lambda states: -np.abs(states[:, 0]), Line(), **asked)
-    alike = certirl.certify(lambda states, action: -np.abs(states[:, 0]), Line(), **asked)
+    ignoring = certirl.certify(lambda states: -np.abs(states[:, 0]), LINE, **asked)
+    alike = certirl.certify(lambda states, action: -np.abs(states[:, 0]), LINE, **asked)
     assert alike.margin == ignoring.margin != found.margin
     with pytest.raises(ValueError, match=r"does not exist for rewards of state and action: write columns=…, tail=…"):
-        certirl.certify(paid, Line(), discount=0.7, expert=0, dynamics=certirl.dynamics.Deterministic(1.0))
+        certirl.certify(paid, LINE, discount=0.7, expert=0, dynamics=certirl.dynamics.Deterministic(1.0))
 
 
 def effort(states, action):

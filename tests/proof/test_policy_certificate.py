@@ -13,15 +13,15 @@ from certirl.cli import main
 from certirl.data.dependence import EPISODES
 from certirl.data.policy import as_policy, expert_grid
 from certirl.data.simulator import Even
-from certirl.functions.frame import CellAxes, frame
+from certirl.functions.frame import CellAxes
 from certirl.functions.spread import spread_points
 from certirl.ground.status import two_digits
 from certirl.problems import Steps, Truth, next_values, regret
-from certirl.proof.bands import Band, Bands
+from certirl.proof.bands import Bands
 from certirl.proof.case import Case
 from certirl.proof.certificate import read
-from certirl.proof.surrogate import Paid
 from certirl.solver.solution import load
+from exact import a_band
 from sizes import sizes
 
 GRID = np.linspace(-1, 1, 401)
@@ -271,13 +271,6 @@ def test_one_action_still_gets_the_certificate_it_had(problem):
     assert isinstance(found, certirl.Certificate)
     with pytest.raises(ValueError, match="leave tube out"):
         certirl.certify(problem.reward, problem.dynamics, expert=0, tube=0.1, **settings)
-
-
-def a_band(columns, curve, radius):
-    """The same radius on both sides; the curve in the columns."""
-    both = np.broadcast_to(radius, (2, *np.shape(radius)))
-    nothing = np.zeros_like(both)
-    return Band((0, 1), columns, frame(columns).coefficients(curve), both, nothing, 0.0, 0.0, Paid.nothing(columns))
 
 
 @pytest.mark.fine

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_conflicts import HEAT_REST_HEAT, ROOM, best_margin, explained, moved, true_rows
+from test_conflicts import HEAT_REST_HEAT, ROOM, explained, moved, true_rows
 
 import certirl
 from certirl.functions.bases import Legendre
@@ -13,6 +13,7 @@ from certirl.proof.case import Case
 from certirl.proof.certify import refute
 from certirl.proof.sums import gather_residuals
 from certirl.proof.value_cones import comparisons
+from refuting import best_margin, numbers, runs_beyond
 from sizes import sizes
 
 
@@ -80,22 +81,12 @@ def test_a_refuted_expert_cannot_be_explained(count, monkeypatch):
 
 @pytest.mark.parametrize("runs", sizes(8, 60))
 def test_all_numbers_of_a_plan_lie_below_their_bounds(runs):
-    problem, k, misses, short = random_polynomial(seed=5), 4, 0, 0
-    expert = Steps((-0.3, 0.2), (0, 1, 2))
+    problem, k, expert = random_polynomial(seed=5), 4, Steps((-0.3, 0.2), (0, 1, 2))
     cover = (
         refute(problem, expert=expert, basis=Legendre(k), columns=3, samples=2000, delta=0.5, rng=99).grounds[0].cover
     )
-    after, m = moved(problem, k, cover.states), np.arange(len(cover.states))
-    truth = cover.mixtures @ (after[expert(cover.states), m] - after[cover.actions, m])
-    truth = (truth[cover.which] * cover.directions).sum(axis=1)
-    for seed in range(runs):
-        paired = seed % 2 == 0
-        data = certirl.steps.sample(problem, basis=cover.columns, samples=1600, rng=seed, design=True, paired=paired)
-        (sums,) = gather_residuals([cover], data)
-        bounds = refutation.Bounds(cover, sums, 0.0)
-        error = bounds.errors(cover, 0.5).sum(axis=0)
-        misses += bool((truth > bounds.estimate + error).any())
-        short += bool((truth > bounds.estimate + 0.3 * error).any())
+    truth = numbers(cover, moved(problem, k, cover.states), expert)
+    misses, short, *_ = runs_beyond(problem, cover, truth, 1600, [seed % 2 == 0 for seed in range(runs)])
     assert misses <= runs // 2  # δ = ½; in fact none
     assert short > 0
 
