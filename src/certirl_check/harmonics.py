@@ -348,15 +348,18 @@ class Functions:
         """A combination of the functions at states ``[n, d]``, to about the digits of the file."""
         return np.asarray(self.at(states).middle @ (coefficients @ self.change.middle))
 
-    def at_places(self, places: list[Enclosure]) -> Enclosure:
-        """h at places, t of each coordinate ``[n]``: ``[n, k]``."""
-        sides = zip(self.axes, places, self.columns, strict=True)
-        tables = [axis.waves(axis.harmonics(1), t)[column] for axis, t, column in sides]
+    def at_places(self, places: list[Enclosure], along: int | None = None) -> Enclosure:
+        """h at places, t of each coordinate ``[n]``, or its derivative along one: ``[n, k]``."""
+        tables = []
+        for j, (axis, t, column) in enumerate(zip(self.axes, places, self.columns, strict=True)):
+            waves = axis.waves(count := axis.harmonics(1), t)
+            tables.append((axis.derivative(count) @ waves if j == along else waves)[column])
         return math.prod(tables[1:], start=tables[0]).T
 
-    def at(self, states: Floats) -> Enclosure:
-        """h at states ``[n, d]``: ``[n, k]``."""
-        return self.at_places([axis.place(x) for axis, x in zip(self.axes, np.asarray(states).T, strict=True)])
+    def at(self, states: Floats, along: int | None = None) -> Enclosure:
+        """h at states ``[n, d]``, or its derivative along a coordinate: ``[n, k]``."""
+        places = [axis.place(x) for axis, x in zip(self.axes, np.asarray(states).T, strict=True)]
+        return self.at_places(places, along)
 
     # Meshes.
 

@@ -202,17 +202,7 @@ class LogOdds:
 
 def values(functions: Functions, states: Floats, along: int | None = None) -> Floats:
     """Functions at states ``[n, d]``, or their derivatives along a coordinate: ``[n, K]``."""
-    return harmonics(functions, states, along) @ functions.change.middle.T
-
-
-def harmonics(functions: Functions, states: Floats, along: int | None = None) -> Floats:
-    """The same for their harmonics."""
-    total = np.ones(1)
-    for j, (axis, x, column) in enumerate(zip(functions.axes, states.T, functions.columns, strict=True)):
-        count = axis.harmonics(1)
-        table = axis.waves(count, axis.place(x)).middle
-        total = total * ((axis.derivative(count).middle @ table) if j == along else table)[column].T
-    return np.asarray(total)
+    return functions.at(states, along).middle @ functions.change.middle.T
 
 
 # Known noise.
@@ -471,7 +461,7 @@ class Columns:
             slopes = values(basis, inner, j)
             apart += side * inside * lengths(odds.each(slopes) @ W).max(axis=0)
             rise += side * inside * float(np.ptp(slopes @ odds.coefficients.T, axis=1).max())
-            lines, forms, last = self._split(harmonics(self.columns, outer, j) @ self.later)
+            lines, forms, last = self._split(self.columns.at(outer, j).middle @ self.later)
             moved += side * outside * float((lengths(lines) + _largest(forms)).max())
             moved_last += side * outside * float(np.abs(last).max())
         most_apart = float(apart.max())
@@ -498,7 +488,7 @@ class Columns:
     def _changed(self, states: Floats) -> tuple[Floats, Here]:
         """f + γP_0(I − γP_0)⁻¹f as observed, of q̄ without q̄ itself, at states ``[n, j]``."""
         here, m = self.odds.at(states), self.odds.size
-        rows = harmonics(self.columns, states) @ self.later
+        rows = self.columns.at(states).middle @ self.later
         rows[:, :m] += here.first
         rows[:, m:-1] += here.second[:, *np.triu_indices(m)]
         return rows, here
@@ -525,7 +515,7 @@ class Columns:
         return Parts(*(np.concatenate(each) for each in zip(*blocks, strict=True)))
 
     def _parts(self, states: Floats, action: int) -> Parts:
-        odds, gamma, own, h = self.odds, self.gamma, self.odds.reference, harmonics(self.columns, states)
+        odds, gamma, own, h = self.odds, self.gamma, self.odds.reference, self.columns.at(states).middle
         pair = (min(own, action), max(own, action))
         sides = [Side(self.bands[pair], side, self.columns) for side in (0, 1)]
         radii, sign = [self.ground.unit * self._radius(side, states) for side in sides], 1 if own < action else -1

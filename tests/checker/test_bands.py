@@ -280,3 +280,14 @@ def test_no_band_claims_nothing(tmp_path):
     open_ended = columns(LINE, Legendre(2), TILTED, 20_000, 10_000, **FEW | {"tail": None})
     verdict = certirl_check.check(open_ended.save(tmp_path / "open.npz"))
     assert (verdict.verdict, verdict.reasons) == ("nothing claimed", ("no tail was declared",))
+
+
+def test_loading_a_band_runs_the_check(tmp_path):
+    band = made("columns")
+    path = band.save(tmp_path / "band.npz")
+    read_again, verdict = certirl.load(path), certirl.check(band)
+    assert read_again.assumptions == verdict.trusted == certirl_check.check(path).trusted
+    header, arrays = contents("columns")
+    arrays["low"][1, 50] += 0.01
+    with pytest.raises(ValueError, match="damaged or was changed: the band of action 1 is narrower than what follows"):
+        certirl.load(files.write(tmp_path / "narrower.npz", header, arrays))
