@@ -188,8 +188,9 @@ class LogOdds:
         """q̄ of (8) ``[n]``, where log-odds can be this far from those of the probabilities."""
         tau, far = self.tail, np.sqrt(sizes.far[:, self.others])
         wide, spread = np.sqrt(sizes.apart) + 2 * tau, np.sqrt(sizes.spread) * math.exp(rise / 2)
-        corners = np.full(len(wide), math.inf if len(self.others) > CORNERS else 0.0)
-        for signs in product((-1.0, 1.0), repeat=len(self.others) if len(self.others) <= CORNERS else 0):
+        many = len(self.others) > CORNERS
+        corners = np.full(len(wide), math.inf if many else 0.0)
+        for signs in () if many else product((-1.0, 1.0), repeat=len(self.others)):
             y = np.zeros(chances.shape)
             y[:, self.others] = (far + tau) * signs
             y -= (chances * y).sum(axis=1, keepdims=True)
