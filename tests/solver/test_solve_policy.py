@@ -123,7 +123,7 @@ def test_an_angle_in_a_log_is_known_by_its_basis():
 
     log = certirl.steps.sample(Wheel(), basis=certirl.Fourier(5), samples=4000, rng=0)
     found = certirl.solve(log, expert=home, discount=0.9, basis=certirl.Fourier(15))
-    assert found.stats.periodic == (0,) and found.reward(-1.0) == pytest.approx(found.reward(1.0))
+    assert found.stats.periodic == (0,) and found.reward(-1.0, 0) == pytest.approx(found.reward(1.0, 0))
     states = np.linspace(-0.9, 0.9, 181)[:, None]
     away = np.abs(states[:, 0]) > 0.12  # nearer than half a step, resting is as good
     assert (found.greedy(states) == home(states))[away].mean() > 0.97

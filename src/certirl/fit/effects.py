@@ -99,6 +99,21 @@ class Effects(Record):
         """The mean squared error ``[k, k]`` of a difference of two actions' rows, as far as it is known."""
         return 0.0
 
+    @property
+    def size(self) -> int:
+        """The number of functions, k."""
+        return self.basis.size
+
+    @property
+    def degrees(self) -> NDArray[np.intp]:
+        """The degrees of the functions ``[k, d]``, by which roughness is priced."""
+        return self.basis.degrees
+
+    @property
+    def words(self) -> str:
+        """What V is made of."""
+        return str(self.basis)
+
     def after(self, actions: int | NDArray[np.intp], rows: Rows) -> Array:
         """(P_aφ)(s) ``[r, k]`` at some of the states, for one action or for one action of each row."""
         raise NotImplementedError
@@ -149,7 +164,7 @@ class Effects(Record):
     @property
     def continuing(self) -> Array:
         """The probability that a walk continues after each action ``[A, n]``; estimates may leave [0, 1]."""
-        return self.ahead(np.eye(1, self.basis.size)[0]) / self.constant
+        return self.ahead(np.eye(1, self.size)[0]) / self.constant
 
 
 @dataclass(frozen=True, eq=False)

@@ -130,7 +130,7 @@ def unvisited(grid: Cells, states: Array) -> NDArray[np.bool_]:
 def read_reward(
     problem: ValueProblem, model: EffectModel, fit: ValueFit, judged: JudgedStates, *, lifted: bool, smooth: bool
 ) -> Reading:
-    """R of a fitted value, at every point of its grid.
+    """R of a fitted value, at every point of its grid; where actions have costs, r.
 
     Where the value of continuing was chosen (``lifted``), R stays as it was fitted, without the states that terminate.
     With ``smooth`` it is the smoothest of the rewards that the errors of the effects cannot tell apart.
@@ -173,7 +173,7 @@ def read_reward(
 
 
 def _target(problem: ValueProblem, model: EffectModel, fit: ValueFit, value: Reward, states: Array) -> Array:
-    """V − γ max_a P_aV at states ``[n]``; without noise, V may be another function than the fitted one."""
+    """V − max_a (γP_aV − c_a) at states ``[n]``; without noise, V may be another function than the fitted one."""
     effects: list[Any] = [model.at(states[block]) for block in blocks(len(states))]
     if model.effects.noiseless:
         ahead = np.concatenate(
@@ -182,7 +182,8 @@ def _target(problem: ValueProblem, model: EffectModel, fit: ValueFit, value: Rew
         )
     else:
         ahead = np.concatenate([each.ahead(fit.value) for each in effects], axis=1)
-    return np.asarray(value(states) - problem.discount * ahead.max(axis=0))
+    prices = np.zeros((1, 1)) if fit.prices is None else fit.prices.costs[:, None]
+    return np.asarray(value(states) - (problem.discount * ahead - prices).max(axis=0))
 
 
 def _through(grid: Cells, coefficients: Array, states: Array, wanted: Array) -> Array:
@@ -218,7 +219,10 @@ def _smoothed(grid: Cells, coefficients: Array, room: float, weights: Array) -> 
 
 
 def _bounded(problem: ValueProblem, model: EffectModel, fit: ValueFit, grid: Cells) -> Reward:
-    """R of a log: V − γU at points without data, where U is the largest V within the log's longest step."""
+    """R of a log: V − γU at points without data, where U is the largest V within the log's longest step.
+
+    With costs r: none is negative, so that U bounds P_aV − c_a/γ, too.
+    """
     from scipy.ndimage import maximum_filter
     from scipy.sparse.linalg import spsolve
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,20 @@ class Comparisons(Record):
         )
 
 
+class Prices(NamedTuple):
+    """What actions cost, and the gap that this closes."""
+
+    costs: Array  # c, 0 for the cheapest action ``[A]``
+    # The share of the states at which some other action looks better than the expert's, with costs and without.
+    left: float = np.nan
+    without: float = np.nan
+
+    @property
+    def words(self) -> str:
+        """Why there are costs."""
+        return f"costs of actions leave {self.left:.1%} of the states unexplained, R(s) alone {self.without:.1%}"
+
+
 @dataclass(frozen=True, eq=False)
 class ValueFit(Record):
     """The answer of the program.
@@ -112,6 +126,7 @@ class ValueFit(Record):
         shortfall: ξ of every comparison ``[m]``.
         residuals: R − (V − γ max_a P_aV) at every state that R was fitted to, and at further ones.
         costs: (R_π − R_a)/γ of every comparison ``[m]``, of a reward that depends on the action.
+        prices: the costs of actions where R(s, a) = r(s) − c_a, with r as ρ; None for a reward of the state.
     """
 
     value: Array
@@ -120,6 +135,7 @@ class ValueFit(Record):
     shortfall: Array
     residuals: Array
     costs: Array | float = 0.0
+    prices: Prices | None = None
 
     @property
     def residual(self) -> float:
@@ -251,7 +267,7 @@ def fit_value(
         adjust: w to the w that R is fitted to in the end.
         further: effects at states where R is judged and not fitted.
     """
-    effects, size = rows.effects, rows.effects.basis.size
+    effects, size = rows.effects, rows.effects.size
     fitted = LeastSquares(reward_basis, effects.states)
     squares, targets, scale = np.zeros((size, size)), np.zeros((reward_basis.size, size)), np.zeros(size)
     for block in effects.blocks():
@@ -263,7 +279,7 @@ def fit_value(
     missed = squares - targets.T @ fitted.solve(targets)
     curvature = (missed + missed.T) / (2 * len(effects)) + SMALL * np.diag(scale / len(effects) + 1e-300)
     if smoothness:
-        roughness = (effects.basis.degrees.astype(float) ** 2).sum(axis=1) ** 2
+        roughness = (effects.degrees.astype(float) ** 2).sum(axis=1) ** 2
         curvature = curvature + smoothness * np.diag(roughness * scale / len(effects))
     curvature = curvature + price * effects.noise
     w = _newton(rows, curvature, price)

@@ -145,10 +145,10 @@ def find_conflict(policy: Policy, rows: Comparisons, shortfall: Array) -> Witnes
     missed = shortfall[outside] >= rows.margins[outside]
     if not missed.any():
         return None
-    effects, unit = rows.effects, np.zeros(rows.effects.basis.size)
+    effects, unit = rows.effects, np.zeros(rows.effects.size)
     for block in effects.blocks():
         unit += np.sum(effects.before(block) ** 2, axis=0)
-    unit = np.sqrt(unit / len(effects) + 1e-300)
+    unit = np.where(unit > 0, np.sqrt(unit / len(effects)), 1.0)
 
     def scaled(index: NDArray[np.intp]) -> Array:
         return rows.gains(outside[index]) / unit
@@ -181,7 +181,7 @@ def find_conflict(policy: Policy, rows: Comparisons, shortfall: Array) -> Witnes
         actions=rows.alternatives[outside[used]],
         weights=shares,
         residual=float(np.linalg.norm(shares @ scaled(used))),
-        functions=str(effects.basis),
+        functions=effects.words,
         noiseless=effects.noiseless,
     )
 

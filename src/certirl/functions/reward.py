@@ -218,6 +218,18 @@ class Reward(Record):
             raise ValueError(f"costs must be {wanted}, got shape {list(costs.shape)}")
         return replace(self, coefficients=self.coefficients - costs[:, None] * self.basis._constant())
 
+    @property
+    def costs(self) -> Array | None:
+        """c with R(s, a) = R(s, b) + c_b − c_a at every state, 0 for the cheapest action ``[A]``; None without one."""
+        if self.n_actions is None:
+            return None
+        apart, constant = self.coefficients[:1] - self.coefficients, self.basis._constant()
+        costs = apart @ constant / (constant @ constant)
+        rounding = _ROUNDING * float(np.abs(self.coefficients).max())
+        if np.abs(apart - costs[:, None] * constant).max() > rounding:
+            return None
+        return np.asarray(costs - costs.min())
+
     def for_action(self, action: int) -> Reward:
         """R(·, a) as a reward of the state.
 

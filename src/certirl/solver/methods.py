@@ -15,7 +15,7 @@ from certirl.fit.value_program import Margin, check_margin
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.features import Feature, check_features, check_no_terminal
 from certirl.ground.domain import Array
-from certirl.ground.doors import as_number, by_door, setting, shown
+from certirl.ground.doors import as_flag, as_number, by_door, setting, shown
 from certirl.ground.records import Record, internal
 from certirl.proof.case import REFUSED
 
@@ -108,6 +108,8 @@ class ValueForm(Record):
             one of both whose plan is nearer to the expert. Above 0, R is the smoothest of the rewards that errors of
             the regression cannot tell apart.
         slack: price of a shortfall, for experts that are only nearly optimal.
+        costs: of actions: R(s, a) = r(s) − c_a is allowed, and used where a reward of the state alone leaves a gap that
+            costs close. For experts that depend on the state, unless they avoid every terminal state.
 
     Example:
         >>> room = certirl.problems.comfort()
@@ -119,6 +121,7 @@ class ValueForm(Record):
     margin: Margin = None
     smoothness: float | None = None
     slack: float | None = None
+    costs: bool = True
     chooses_functions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -126,6 +129,7 @@ class ValueForm(Record):
         if self.smoothness is not None:
             as_number(self.smoothness, "smoothness", least=0, meaning="a price")
         check_slack(self.slack)
+        as_flag(self.costs, "costs")
 
     @internal
     def check(self, asked: Request, *, several: bool) -> None:

@@ -31,6 +31,7 @@ from certirl.fit.action_values import (
 )
 from certirl.fit.choose import tail_factor
 from certirl.fit.compare import compare
+from certirl.fit.costs import fit_with_costs, with_costs
 from certirl.fit.effects import DISTRUST, ValueProblem, live_states, several_next_states, value_basis
 from certirl.fit.ends import (
     FEWEST_STEPS,
@@ -159,13 +160,20 @@ def _found(
         return _concluded(problem, model, rows, lifted.fit, judged, lifted), model
     is_open = is_modelled and model.effects.basis.has_ends and method.smoothness is None
     prices = (SMOOTHNESS, 0.0) if is_open else (program["smoothness"],)
-    fits = [fit_value(rows, **program | {"smoothness": price}) for price in prices]
+    fits = [_fit(problem, rows, method, program | {"smoothness": price}) for price in prices]
     made = [
         _concluded(problem, model, rows, fit, judged, smooth=price > 0) for fit, price in zip(fits, prices, strict=True)
     ]
     if len(made) == 1:
         return made[0], model
     return min(made, key=lambda each: _distance(each, model.dynamics, problem.policy)), model
+
+
+def _fit(problem: ValueProblem, rows: Comparisons, method: ValueForm, program: dict[str, Any]) -> ValueFit:
+    """V and R, a reward of the state; with costs of actions where these close a gap that such a reward leaves."""
+    plain = fit_value(rows, **program)
+    can_pay = method.costs and problem.policy.constant is None
+    return fit_with_costs(rows, plain, **program) if can_pay else plain
 
 
 def _avoided_boxes(problem: ValueProblem, model: EffectModel, rows: Comparisons) -> Array | None:
@@ -254,6 +262,7 @@ def _concluded(
     """The solution with all that the data say of it, before it is tried."""
     effects, n = model.effects, len(model.effects)
     reward, residuals = read_reward(problem, model, fit, judged, lifted=lifted is not None, smooth=smooth)
+    reward = reward if fit.prices is None else reward.with_costs(fit.prices.costs)
     value = value_function(effects.basis, fit.value, problem.is_terminal)
     basis = effects.basis._without_ends
     columns, ahead, model_error = action_values(problem, model, fit, lifted)
@@ -263,9 +272,9 @@ def _concluded(
     worse[rows.which[(advantages < 0) & (rows.margins > 0)]] = True
     np.maximum.at(short, rows.which, fit.shortfall)
     compared = max(len(rows) + rows.ties, 1)
-    sigmoids = isinstance(effects.basis, Sigmoids)
+    functions = f"V has {effects.basis if isinstance(effects.basis, Sigmoids) else f'{effects.basis.size} functions'}"
     stats = Diagnostics(
-        choice=f"V has {effects.basis if sigmoids else f'{effects.basis.size} functions'}{model.words}{model.declared}",
+        choice=f"{functions}{model.words}{model.declared}{'' if fit.prices is None else f'; {fit.prices.words}'}",
         counts=model.counts,
         action_names=problem.source.action_names,
         model_error=model_error,
@@ -283,6 +292,7 @@ def _concluded(
         periodic=problem.periodic,
         assumption=problem.policy.assumption,
     )
+    unknown = rows if fit.prices is None else with_costs(rows)
     outside = np.flatnonzero(rows.margins >= 1.0)
     least = outside[advantages[outside].argmin()] if len(outside) else None
     name, coordinates = "state", tuple(range(len(problem.domain)))
@@ -300,7 +310,7 @@ def _concluded(
         compared=Compared(effects.states, short, rows.profile if path is None else np.zeros(n)),
         samples=min(model.counts),
         stats=stats,
-        witness=None if path is not None else find_conflict(problem.policy, rows, missing),
+        witness=None if path is not None else find_conflict(problem.policy, unknown, missing),
         path=path,
     )
 

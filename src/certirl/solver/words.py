@@ -203,7 +203,15 @@ class ValueWords(Words):
         if solution.status == "infeasible" and (solution.refutation is not None or solution.reward is not None):
             return self.unexplained
         more = {"solved": ", not validated", "validated": ", not certified"}.get(solution.status, "")
-        return f"{solution.status.capitalize()}{more}: {self._first.sentence}"
+        return f"{solution.status.capitalize()}{more}: {self._first.sentence}{self._costs()}"
+
+    def _costs(self) -> str:
+        """What actions cost, where R is a reward of the state less such costs."""
+        costs = None if self.of.reward is None else self.of.reward.costs
+        if costs is None:
+            return ""
+        each = [f"{self.action(action)} costs {costs[action]:.3g}" for action in np.flatnonzero(costs).tolist()]
+        return f"; R is a reward of the state less a cost of each action: {', '.join(each[:SHOWN_ACTIONS])}"
 
     @property
     def _first(self) -> Finding:
