@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from certirl import Chebyshev, Fourier, Legendre
-from certirl.functions.inequalities import (
-    EVENTS,
-    bernstein,
-    blending,
-    empirical_bernstein,
-    log_term,
-    second_moment,
-)
+from certirl.functions.inequalities import EVENTS, bernstein, blending, empirical_bernstein, log_term, second_moment
 from certirl.functions.spread import inflation, spread_points
 from certirl.proof.tails import Smooth, tail_number
 from refusals import refused

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,7 +61,7 @@ class File(Record):
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Moments(Record):
+class Moments(archive.Saved):
     """Sums over transitions, with y_a = φ(s') in the row basis and x = φ(s) in the columns.
 
     Attributes:
@@ -171,15 +170,6 @@ class Moments(Record):
             cross=self.cross[:, :rows, :columns],
             outer=self.outer[:, :, :rows, :rows],
         )
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back.
-
-        Example:
-            >>> print(certirl.load(moments.save("moments")))
-            4 transitions: Legendre(3) on [0, 1], 3 columns, 2 actions
-        """
-        return archive.save(self, path)
 
     @internal
     def as_read(self, file: str) -> Moments:

@@ -44,15 +44,7 @@ from certirl.data.formats import (
     open_table,
 )
 from certirl.data.transitions import Piece, Rows, Stream, Transitions, join_episodes, join_terminal
-from certirl.ground.domain import (
-    Array,
-    Box,
-    as_actions,
-    bounding_box,
-    check_coordinates,
-    count_actions,
-    number_of,
-)
+from certirl.ground.domain import Array, Box, as_actions, bounding_box, check_coordinates, count_actions, number_of
 from certirl.ground.doors import as_count, by_door, closest, is_number, printable, setting, shown
 from certirl.ground.records import Record, freeze, internal
 from certirl.ground.work import watched

@@ -21,11 +21,7 @@ from certirl.functions.functions import Actions, Functions, of_actions
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box, as_rows
-from certirl.ground.doors import (
-    as_text,
-    shown,
-    takes,
-)
+from certirl.ground.doors import as_text, shown, takes
 from certirl.ground.records import internal
 
 TERMINAL = "terminal"

@@ -91,7 +91,7 @@ def _asked(reward: RewardLike, states: Array, *action: int, name: str) -> Array:
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Reward(Record):
+class Reward(archive.Saved):
     """``R(s) = Σ α_i φ_i(s)`` or ``R(s, a) = Σ α_ai φ_i(s)``; callable on a state or an array.
 
     At terminal states it is another number, mostly 0. A sum over components, ``R(s) = Σ_j R_j(s_j)``, is a reward in a
@@ -512,16 +512,6 @@ class Reward(Record):
         from certirl.functions.onnx import write
 
         return write(self._formula, path)
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to an npz file (suffix added if missing); `certirl.load` reads it back.
-
-        Example:
-            >>> path = reward.save("reward")
-            >>> path.name, certirl.load(path)(0.5) == reward(0.5)
-            ('reward.npz', True)
-        """
-        return archive.save(self, path)
 
     def plot(self, *, ax: Any = None, path: Any = None) -> Any:
         """Draw the reward of every component into axes or a figure; write the picture to ``path`` if given.

@@ -23,12 +23,7 @@ from certirl.functions.formulas import (
     Term,
 )
 from certirl.ground.domain import Array
-from certirl.ground.doors import (
-    as_count,
-    as_listed,
-    as_text,
-    shown,
-)
+from certirl.ground.doors import as_count, as_listed, as_text, shown
 
 # LaTeX.
 

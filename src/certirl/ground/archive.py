@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from certirl.ground.domain import Box, as_domain
 from certirl.ground.doors import shown
-from certirl.ground.records import internal
+from certirl.ground.records import Record, internal
 from certirl.ground.unpacking import TooLargeError, arrays_of, regular
 
 FORMAT = "certirl"
@@ -251,6 +251,20 @@ def save(record: Any, path: Any) -> Path:
 def load(path: Any) -> Any:
     """Read the record that `save` wrote; a file that is damaged or was changed is refused with a sentence."""
     return _decoded(*read(path), str(path))
+
+
+@internal
+class Saved(Record):
+    """A record that is written to a file as it is."""
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back.
+
+        Example:
+            >>> certirl.load(certirl.Reward(certirl.Legendre(2), [0.0, 1.0]).save("reward")).coefficients
+            array([0., 1.])
+        """
+        return save(self, path)
 
 
 def _decoded(header: dict[str, Any], arrays: dict[str, Any], source: str) -> Any:

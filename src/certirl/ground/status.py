@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from enum import Enum
 from math import ceil, inf, isfinite
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from certirl.ground import archive
@@ -277,7 +275,7 @@ class Reason(Enum):
 
 
 @internal
-class Claim(Record):
+class Claim(archive.Saved):
     """A lower bound on a margin: ``margin`` = ``estimated`` − the sum of ``losses``."""
 
     _derived: ClassVar[tuple[str, ...]] = ("word", "holds", "statement", "samples", "tail")
@@ -317,10 +315,6 @@ class Claim(Record):
         """What was declared of the dynamics, in words by name."""
         tail = "none was declared" if self.tail is None else f"{self.tail:g}"
         return {"columns": "; ".join(dict.fromkeys(str(ground.columns) for ground in self.grounds)), "tail": tail}
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to a file."""
-        raise NotImplementedError
 
     def _headline(self) -> str:
         return self.statement

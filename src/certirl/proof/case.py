@@ -23,15 +23,7 @@ from certirl.ground.records import Record, internal
 from certirl.proof.contradictions import of_circle
 from certirl.proof.suboptimality import as_share
 from certirl.proof.surrogate import expands
-from certirl.proof.tails import (
-    Tail,
-    TailLike,
-    is_number,
-    least_columns,
-    tail_in_numbers,
-    tail_in_words,
-    tail_number,
-)
+from certirl.proof.tails import Tail, TailLike, is_number, least_columns, tail_in_numbers, tail_in_words, tail_number
 
 MOST_ON_A_BOX = 16  # functions of V on a box up to which a search tries a refutation
 # Of the domain's least width: the half-width of the tube if none is asked for, by the number of coordinates.

@@ -377,15 +377,6 @@ class CellCertificate(Claim):
         """The regret as a share of the value's span."""
         return self.regret / self.value_span
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to a compressed npz file, the suffix added if missing; `certirl.load` reads it.
-
-        Example:
-            >>> certirl.load(proof.save("proof")).grid.shape
-            (180, 140)
-        """
-        return archive.save(self, path)
-
     def plot(self, *, ax: Any = None, path: Any = None) -> Any:
         """Draw the proved margins, the undecided cells and the switches; write it to ``path``.
 

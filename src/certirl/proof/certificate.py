@@ -367,16 +367,6 @@ class Certificate(Claim):
         """The box of states, of the components with a reward."""
         return as_domain(tuple(side for ground in self.grounds for side in ground.surrogate.columns.domain))
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to an npz file, the suffix added if missing; `certirl.load` reads it.
-
-        Example:
-            >>> path = certificate.save("proof")
-            >>> path.name, certirl.check(path).verdict
-            ('proof.npz', 'confirmed')
-        """
-        return archive.save(self, path)
-
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write one page about the proof, which a browser opens without a network; returns its path.
 

@@ -7,11 +7,9 @@ kept in the record. docs/notes/certificate.md, section 12, has the proof.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from pathlib import Path
 
 import numpy as np
 
@@ -193,15 +191,6 @@ class Refutation(Claim):
     def __str__(self) -> str:
         assumed = [f"assumed: {assumption}" for assumption in self.assumptions]
         return "\n  ".join([self.statement, *self.lines(), *assumed])
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to an npz file (suffix added if missing); `certirl.load` reads it back.
-
-        Example:
-            >>> certirl.check(refutation.save("refuted")).verdict
-            'confirmed'
-        """
-        return archive.save(self, path)
 
 
 class Bounds:

@@ -32,15 +32,7 @@ from certirl.functions.inequalities import binomial_interval
 from certirl.functions.reward import Reward
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape, Words
-from certirl.ground.domain import (
-    Array,
-    Box,
-    as_actions,
-    as_n_actions,
-    as_rows,
-    as_states,
-    number_of,
-)
+from certirl.ground.domain import Array, Box, as_actions, as_n_actions, as_rows, as_states, number_of
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.records import Record, internal
 from certirl.ground.status import DECLARE_TAIL, Claim, Finding, Reason, chance, rounded_down, two_digits

@@ -63,15 +63,7 @@ from certirl.fit.value_program import (
 )
 from certirl.fit.witness import find_conflict
 from certirl.functions import bases
-from certirl.functions.bases import (
-    Basis,
-    Fourier,
-    Legendre,
-    as_basis,
-    fewest,
-    first_functions,
-    of_degree,
-)
+from certirl.functions.bases import Basis, Fourier, Legendre, as_basis, fewest, first_functions, of_degree
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.features import features_of
 from certirl.functions.reward import Reward, value_function
