@@ -7,9 +7,10 @@ from scipy.optimize import linprog, minimize
 import certirl
 from certirl import steps
 from certirl.fit.program import LeastVariance, LinearProgram, least_norm
-from certirl.fit.recover import OBJECTIVES, _coarse_radius, _unlisted, between, cover_points
+from certirl.fit.recover import OBJECTIVES, SHARE, _coarse_radius, _unlisted, between, cover_points
 from certirl.ground.domain import as_domain
 from certirl.ground.status import Reason
+from shapes import extrema
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 EXACT = steps.bellman(PROBLEM.operators(certirl.Legendre(11)), discount=0.7)
@@ -49,6 +50,39 @@ def test_l1_equals_the_brute_force_program(basis):
     criterion = noisy(basis)
     found = steps.recover(criterion, objective="l1")
     assert found.reward.norm == pytest.approx(brute_force_l1(criterion), rel=1e-5)
+
+
+@pytest.mark.parametrize("basis", [certirl.Legendre(9), certirl.Fourier(9), certirl.Chebyshev(9)], ids=str)
+def test_the_smoothest_reward_is_no_rougher_than_any_near_it_with_as_large_a_margin(basis):
+    criterion = noisy(basis)
+    best, found = (steps.recover(criterion, objective=name) for name in ("least-variance", "smoothest"))
+
+    def of(form, value):
+        return float(value[1:] @ form[1:, 1:] @ value[1:])
+
+    most = of(criterion.spread, best.value) / SHARE**2
+    assert of(criterion.spread, found.value) <= most * (1 + 1e-6)
+    assert of(criterion.roughness, found.value) < of(criterion.roughness, best.value)
+    assert found.margin == pytest.approx(1)
+    # Both forms and the margins are convex: what is least among its neighbours is least of all.
+    others = [best, *(steps.recover(criterion, objective=name) for name in ("l1", "max-margin"))]
+    rng = np.random.default_rng(0)
+    directions = [other.value - found.value for other in others] + list(rng.standard_normal((200, basis.size)))
+    for direction in directions:
+        value = found.value + 0.01 * direction * np.linalg.norm(found.value) / np.linalg.norm(direction)
+        value = value / on_a_grid(criterion, criterion.reward_of(value)).min()
+        if of(criterion.spread, value) <= of(criterion.spread, found.value):
+            assert of(criterion.roughness, value) >= of(criterion.roughness, found.value) * (1 - 1e-6)
+
+
+def test_the_smoothest_reward_has_few_extrema():
+    problem = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
+    asked = {"expert": 0, "discount": 0.7, "basis": certirl.Legendre(11), "columns": 3, "rng": 0}
+    rough, smooth = (
+        certirl.solve(problem, method=certirl.Program(objective=name), **asked).reward
+        for name in ("least-variance", "smoothest")
+    )
+    assert extrema(smooth) <= 1 < extrema(rough)
 
 
 def test_best_margin_is_the_reciprocal_of_the_least_norm():

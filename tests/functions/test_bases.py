@@ -58,6 +58,20 @@ def test_own_quadrature_integrates_the_weight(basis):
     np.testing.assert_allclose((values * weights[:, None]).T @ values, np.eye(basis.size), atol=1e-9)
 
 
+BENT = [Legendre(6, (0, 3)), Chebyshev(5), Fourier(6), Fourier(7, (0, 1)), product(Fourier(5), Legendre(4))]
+
+
+@pytest.mark.parametrize("bent", BENT, ids=str)
+def test_roughness_matches_differences_of_slopes(bent):
+    weights, half = np.random.default_rng(0).standard_normal(bent.size), bent.domain.width / 2
+    middles = [low + (high - low) * (np.arange(400) + 0.5) / 400 for low, high in bent.domain]
+    states, total = np.stack(np.meshgrid(*middles), axis=-1).reshape(-1, bent.dimension), 0.0
+    for axis, move in enumerate(np.diag(1e-4 * half)):
+        difference = bent.derivative(states + move, axis) - bent.derivative(states - move, axis)
+        total += 2**bent.dimension * np.mean((difference @ weights / 2e-4 * half[axis]) ** 2)
+    assert weights @ bent._roughness() @ weights == pytest.approx(total, rel=0.01)
+
+
 def test_derivative_matches_differences(basis):
     width = np.array(basis.domain) @ [-1, 1]
     low, high = np.array(basis.domain).T

@@ -241,6 +241,12 @@ class Bellman(Record):
         covariances = self.noise[0, 0] + self.noise[others, others] - self.noise[0, others] - self.noise[others, 0]
         return np.asarray(covariances.mean(axis=0))
 
+    @property
+    def roughness(self) -> Array:
+        """The matrix ``[k, k]`` of ∫Σ_j(∂²R/∂s_j²)² for the reward R whose value is V = wᵀφ."""
+        rewards = np.stack([self.reward_of(value) for value in np.eye(len(self.T))])
+        return np.asarray(rewards @ self.basis._roughness() @ rewards.T)
+
     def reward_of(self, value: Array) -> Array:
         """α = w − γTᵀw: the reward whose value under the expert is V = wᵀφ.
 

@@ -20,8 +20,10 @@ from certirl.ground.doors import as_count, as_listed, as_number, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.status import Finding, Reason
 
-OBJECTIVES = ("least-variance", "l1", "max-margin")
+OBJECTIVES = ("least-variance", "smoothest", "l1", "max-margin")
 BETWEEN = "least-variance and l1"  # a reward between the two
+SHARE = 0.8  # of the best margin, in standard deviations of V: what the smoothest reward keeps
+PRICES, HALVED = (-4.0, 6.0), 9  # powers of ten between which its price of roughness is sought, and the halvings
 MOST_POINTS = 1_000_000  # of a cover
 PARTS = (0.25, 0.5, 0.75)  # of what an inexact expert may lack, that a reward is asked to leave
 _MESH = 4  # points of the mesh for each function, where an inexact expert is compared
@@ -145,8 +147,9 @@ def recover(
     Args:
         criteria: the Bellman criterion, or one for each component.
         components: their names, coordinates and bases, if there are several.
-        objective: "least-variance" (the value function that the data determine best), "l1" (the paper's ‖α‖₁) or
-            "max-margin" (the largest margin with ‖α‖₁ = 1, which is β).
+        objective: "least-variance" (the value function that the data determine best: the largest margin in standard
+            deviations of V), "smoothest" (the least integral of squared second derivatives of R among rewards with 0.8
+            of this margin), "l1" (the paper's ‖α‖₁) or "max-margin" (the largest margin with ‖α‖₁ = 1, which is β).
         cover: the paper's cover radius c instead of the continuum; for one component.
         slack: soft form: the price of falling short of the margin, summed over the cover (c = width/100 if left out);
             by the unit for "l1", by the unit squared for "least-variance"; for one component.
@@ -172,28 +175,17 @@ def recover(
     if slack is not None and cover is None:
         cover = _coarse_radius(criteria[0].basis.domain)
     task.start(slack, cover)
-    # On boxes a proved minimum costs much more than a search, so that every round begins with the search there.
-    roots = all(criterion.basis.dimension == 1 for criterion in criteria)
-    exact = False
-    for solves in range(1, max_rounds + 1):
-        answer = task.solver.solve()
-        if answer.status == "infeasible" and answer.weights.any():
-            return task.infeasible(answer, solves)
-        if answer.x is None:
-            return task.recovery(Reason.SOLVER.finding(), solves)
-        if cover is not None:
-            break
-        violated = task.violated(answer.x, tolerance, exact=exact)
-        if not violated and not exact:
-            exact = roots
-            violated = task.violated(answer.x, tolerance, exact=True)
-        if not violated:
-            break
-        for j, alternative, states in violated:
-            task.add(j, alternative, states)
-    else:
-        return task.recovery(Reason.ROUNDS.finding(), max_rounds)
-    return task.finished(answer, solves, soft=slack is not None, cover=cover, tolerance=tolerance)
+    settings: dict[str, Any] = {"cover": cover, "tolerance": tolerance, "max_rounds": max_rounds}
+    answer = task.solve(proved=objective != "smoothest", **settings)
+    if objective == "smoothest" and answer is not None and answer.x is not None:
+        answer = task.smoothest(answer.x, **settings)
+    if answer is None:
+        return task.recovery(Reason.ROUNDS.finding(), task.solves)
+    if answer.status == "infeasible" and answer.weights.any():
+        return task.infeasible(answer, task.solves)
+    if answer.x is None:
+        return task.recovery(Reason.SOLVER.finding(), task.solves)
+    return task.finished(answer, task.solves, soft=slack is not None, cover=cover, tolerance=tolerance)
 
 
 def _as_criteria(criteria: Any, components: Any) -> tuple[list[Bellman], tuple[Component, ...]]:
@@ -228,7 +220,7 @@ class _Task:
     def __init__(self, criteria: Sequence[Bellman], components: tuple[Component, ...], objective: str) -> None:
         self.criteria, self.components, self.objective = criteria, components, objective
         # Least variance uses value coordinates, where the constant is free; the others use reward coordinates.
-        self.in_values = objective == "least-variance"
+        self.in_values = objective in ("smoothest", "least-variance")
         self.first = 1 if self.in_values else 0
         self.matrices = [
             distinct(c)[:, None, None] * (c.advantage if self.in_values else c.F)[:, self.first :, :] for c in criteria
@@ -236,12 +228,13 @@ class _Task:
         self.alternatives = criteria[0].alternatives
         self.states: dict[tuple[int, int], Array] = {}
         self._order: list[tuple[int, int, Array]] = []  # of adding
+        self.solves = 0
 
     def start(self, slack: float | None, cover: float | None) -> None:
         """The program with its first rows."""
+        self.spreads = [criterion.spread[1:, 1:] for criterion in self.criteria]
         if self.in_values:
-            spreads = [criterion.spread[1:, 1:] for criterion in self.criteria]
-            self.solver = program.LeastVariance(spreads, slack=slack)
+            self.solver = program.LeastVariance(self.spreads, slack=slack)
         else:
             sizes = [matrices.shape[1] for matrices in self.matrices]
             self.solver = program.LinearProgram(sizes, len(self.alternatives), slack=slack)
@@ -256,7 +249,60 @@ class _Task:
         before = self.states.get((j, alternative), np.zeros((0, states.shape[1])))
         self.states[j, alternative] = np.concatenate([before, states])
         self._order.append((j, alternative, states))
+        self._add(j, alternative, states)
+
+    def _add(self, j: int, alternative: int, states: Array) -> None:
         self.solver.add(j, alternative, self.criteria[j].columns.values(states) @ self.matrices[j][alternative].T)
+
+    def solve(
+        self, *, cover: float | None, tolerance: float, max_rounds: int, proved: bool = True
+    ) -> program.Answer | None:
+        """The answer that no state violates, on boxes proved or by a search alone; None after too many rounds."""
+        # On boxes a proved minimum costs much more than a search, so that every round begins with the search there.
+        roots = all(criterion.basis.dimension == 1 for criterion in self.criteria)
+        exact = False
+        for _ in range(max_rounds):
+            self.solves += 1
+            answer = self.solver.solve()
+            if answer.x is None or cover is not None:
+                return answer
+            violated = self.violated(answer.x, tolerance, exact=exact)
+            if not violated and not exact and (roots or proved):
+                exact = roots
+                violated = self.violated(answer.x, tolerance, exact=True)
+            if not violated:
+                return answer
+            for j, alternative, states in violated:
+                self.add(j, alternative, states)
+        return None
+
+    def smoothest(self, best: tuple[Array, ...], **settings: Any) -> program.Answer | None:
+        """The smoothest answer with `SHARE` of the margin of the best one, both in standard deviations of V.
+
+        A price of roughness is sought at which the least variance with it is as large as that allows.
+        """
+        known = [factor @ factor.T for factor in map(program.whitening, self.spreads)]
+        rough = [criterion.roughness[1:, 1:] for criterion in self.criteria]
+
+        def form(matrices: Sequence[Array], x: tuple[Array, ...]) -> float:
+            return sum(float(x_j @ matrix @ x_j) for x_j, matrix in zip(x, matrices, strict=True))
+
+        def at(power: float, *, proved: bool) -> program.Answer | None:
+            prices = [spread + 10**power * unit * each for spread, each in zip(known, rough, strict=True)]
+            self.solver = program.LeastVariance(prices)
+            for row in self._order:
+                self._add(*row)
+            return self.solve(proved=proved, **settings)
+
+        least, roughness = form(known, best), form(rough, best)
+        unit, (low, high) = least / (roughness or 1.0), PRICES
+        for _ in range(HALVED if roughness else 0):
+            middle = (low + high) / 2
+            answer = at(middle, proved=False)
+            is_enough = answer is not None and answer.x is not None and form(known, answer.x) * SHARE**2 <= least
+            low, high = (middle, high) if is_enough else (low, middle)
+        answer = at(low, proved=True)
+        return at(-np.inf, proved=True) if answer is None or answer.x is None else answer
 
     def violated(self, x: tuple[Array, ...], tolerance: float, *, exact: bool) -> list[tuple[int, int, Array]]:
         """States below the rows, by component and alternative action, where a sum of minima is below the target."""
@@ -437,8 +483,8 @@ def _unlisted(states: Array, rows: Array, domain: Box) -> Array:
 def _check(objective: str, slack: float | None, tolerance: float, max_rounds: int) -> None:
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {shown(objective)}")
-    if slack is not None and objective == "max-margin":
-        raise ValueError("the soft form is for 'least-variance' and 'l1'; the best margin is never infeasible")
+    if slack is not None and objective in ("smoothest", "max-margin"):
+        raise ValueError("the soft form is for 'least-variance' and 'l1'")
     check_slack(slack)
     as_number(tolerance, "tolerance", least=0, strict=True)
     as_count(max_rounds, "max_rounds")

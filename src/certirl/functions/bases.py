@@ -418,6 +418,15 @@ class Basis(Functions):
         """The family and the coordinates ``[n]`` of every column of states ``[n, d]``."""
         return list(zip(self.parts, rows.T, strict=True))
 
+    def _roughness(self) -> Array:
+        """The matrix ``[k, k]`` of ∫Σ_j(∂²f/∂s_j²)² for f = cᵀφ, with the half of the box as the unit of each s_j."""
+        total = np.zeros((self.size, self.size))
+        for axis, part in enumerate(self.parts):
+            others, own = np.delete(self.indices, axis, axis=1), self.indices[:, axis]
+            same = (others[:, None] == others).all(axis=2)
+            total += same * part._second_derivatives()[np.ix_(own, own)]
+        return total
+
     def _products(self, tables: list[Array]) -> Array:
         """Π_j of rows of the tables ``[n_j, n]``, row i_j of each for function i: ``[k, n]``."""
         if len(tables) == 1:
@@ -637,6 +646,13 @@ class Family(Basis):
         level = self._level.resized(self._harmonics)
         values = level._reference_values(t) / level.sup()[:, None]
         return self._from_harmonics(slopes_of_harmonics(self._harmonics, self.periodic) @ values)
+
+    def _second_derivatives(self) -> Array:
+        """The integrals of φ_i''φ_j'' over the reference interval ``[k, k]``."""
+        t, weights = gauss_legendre(2 * self.size + 2)
+        level, slopes = self._level.resized(self._harmonics), slopes_of_harmonics(self._harmonics, self.periodic)
+        bent = self._from_harmonics(slopes @ slopes @ (level._reference_values(t) / level.sup()[:, None]))
+        return np.asarray((bent * weights) @ bent.T)
 
     def _reference_weight(self, t: Array) -> Array:
         return np.ones_like(t)
