@@ -18,6 +18,7 @@ from certirl.fit.program import numbers_of
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_listed, closest, shown
 from certirl.ground.records import Record
+from certirl.ground.status import chance
 
 FEASIBLE = 1e-6  # by which an answer of the solver may miss a row, relative to its largest number
 _SOLVED = 0  # the status of scipy's solver
@@ -26,12 +27,15 @@ _SMALL = 1e-9  # of the largest weight, in units of the features' sizes: a weigh
 
 @dataclass(frozen=True, eq=False)
 class WeightRanges(Record):
-    """Weights of features and their ratios over all rewards that explain the expert as well as the one found.
+    """Weights of features and their ratios over all rewards that explain the expert.
 
-    These are the rewards of the same features, with the signs that were asked for, under which the expert's action is
-    at least as good as the other at all ``compared`` comparisons: those outside the switching tube at which this holds
-    for the reward found. Weights have its unit, a mean advantage over these comparisons. It is a statement about the
-    estimated effects, and no proof; an end is infinite where nothing is determined.
+    Without a proof: the rewards of the same features, with the signs that were asked for, under which the expert's
+    action is at least as good as the other in all ``compared`` comparisons, those outside the switching tube in which
+    this holds for the reward found. Weights have its unit, a mean advantage in these comparisons. It is a statement
+    about the estimated effects; an end is infinite where nothing is determined.
+
+    With proofs: with probability 1 − δ, all such rewards under which the expert is optimal, with the sum of size times
+    absolute weight as for the reward found. Ends are NaN where there are none.
 
     Attributes:
         names: of the features, then of the ratios asked for, ``"a / b"``.
@@ -40,6 +44,7 @@ class WeightRanges(Record):
         sizes: of the features: the root mean square of what each adds to the advantage, for a weight of 1 ``[p]``.
         compared: the comparisons.
         left_out: comparisons outside the switching tube at which the reward found does not explain the expert.
+        proofs: certificates of the features, each as a reward, with δ divided among them; empty without a proof.
 
     Example:
         >>> room, method = certirl.problems.comfort(), certirl.FeatureForm({"s²": lambda states: states[:, 0] ** 2})
@@ -56,6 +61,17 @@ class WeightRanges(Record):
     sizes: Array
     compared: int
     left_out: int = 0
+    proofs: tuple[Any, ...] = ()
+
+    @property
+    def delta(self) -> float | None:
+        """The probability of a false statement; None without a proof."""
+        return sum(proof.delta for proof in self.proofs) if self.proofs else None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the proofs rest on, in sentences."""
+        return tuple(dict.fromkeys(sentence for proof in self.proofs for sentence in proof.assumptions))
 
     @property
     def texts(self) -> list[str]:
@@ -76,9 +92,23 @@ class WeightRanges(Record):
         lines = [f"{'weight':<{wide}} {'least':>10} {'found':>10} {'largest':>10}"]
         for name, low, found, high in zip(self.names, self.low, self.found, self.high, strict=True):
             lines.append(f"{name:<{wide}} {outward(low, -1):>10} {number(found):>10} {outward(high, 1):>10}")
+        return "\n".join([*lines, *self._over()])
+
+    def _over(self) -> list[str]:
+        """Over which rewards the ranges are, and what that rests on."""
+        which = "all rewards of these features"
+        if self.proofs:
+            lacking = [proof.tail is None for proof in self.proofs]
+            sure = f"with probability {chance(sum(proof.delta for proof in self.proofs))}"
+            sure += ", if the tail is zero," if any(lacking) else ""
+            if np.isnan(self.low[: len(self.sizes)]).any():
+                which = "no reward of these features makes the expert optimal"
+            else:
+                which = f"of {which} that make the expert optimal"
+            return [f"{sure} {which}", *(f"assumed: {sentence}" for sentence in self.assumptions)]
         rest = f"; at {self.left_out:,} more this reward does not explain it" if self.left_out else ""
         where = f"at {self.compared:,} comparisons outside the switching tube{rest}"
-        return "\n".join([*lines, f"of all rewards of these features that explain the expert {where}; not a proof"])
+        return [f"of {which} that explain the expert {where}; not a proof"]
 
     def plot(self, *, ax: Any = None, path: Any = None) -> Any:
         """Draw the ranges of the weights, and of the ratios; write the picture to ``path`` if given.

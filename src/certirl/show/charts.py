@@ -20,7 +20,7 @@ from certirl.functions.reward import Reward, values_of
 from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_count, as_listed
 from certirl.ground.records import Record
-from certirl.ground.status import percent_up, rounded_down
+from certirl.ground.status import chance, percent_up, rounded_down
 
 if TYPE_CHECKING:
     from certirl.data.coverage import Coverage
@@ -408,21 +408,26 @@ def range_charts(ranges: WeightRanges) -> tuple[Intervals, ...]:
     scale = np.concatenate([np.where(ranges.sizes > 0, ranges.sizes, 1.0), np.ones(len(ranges.names) - count)])
     values = scale * np.array([ranges.low, ranges.high, ranges.found])
     parts = {"weight × size of the feature": slice(count), "ratio of weights": slice(count, None)}
+    which = "all rewards that explain the expert as well"
+    if ranges.delta is not None:
+        which = f"all rewards that explain the expert, with probability {chance(ranges.delta)}"
     return tuple(
-        _intervals(label, ranges.names[part], values[:, part], ranges.texts[part])
+        _intervals(f"{which}; line: the one found", label, ranges.names[part], values[:, part], ranges.texts[part])
         for label, part in parts.items()
         if ranges.names[part]
     )
 
 
-def _intervals(label: str, names: Sequence[str], values: Array, texts: Sequence[str]) -> Intervals:
+def _intervals(title: str, label: str, names: Sequence[str], values: Array, texts: Sequence[str]) -> Intervals:
     """Intervals from the first to the second value, the third one marked; infinite ones reach beyond all others."""
     beyond = 1.2 * float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
+    low, high = np.nan_to_num(np.clip(values[:2], -beyond, beyond)).tolist()
+    marks = [None if np.isnan(found) else found for found in values[2].tolist()]
     rows = [
-        Bar(name, max(low, -beyond), min(high, beyond), text, GAIN, None if np.isnan(found) else found)
-        for name, (low, high, found), text in zip(names, values.T.tolist(), texts, strict=True)
+        Bar(name, first, last, text, GAIN, mark)
+        for name, first, last, text, mark in zip(names, low, high, texts, marks, strict=True)
     ]
-    return Intervals("all rewards that explain the expert as well; line: the one found", label, tuple(rows))
+    return Intervals(title, label, tuple(rows))
 
 
 def rounds_chart(solution: Solution) -> Chart:

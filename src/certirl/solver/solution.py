@@ -21,7 +21,7 @@ from certirl.fit.bellman import FORMS, Bellman, Operators, alternatives_of
 from certirl.fit.effects import error_in_words
 from certirl.fit.ends import Reached
 from certirl.fit.features import FeaturePath
-from certirl.fit.ranges import WeightRanges
+from certirl.fit.ranges import WeightRanges, as_ratios
 from certirl.fit.recover import BETWEEN, OBJECTIVES, Recovery, alike, joined
 from certirl.fit.witness import Witness
 from certirl.functions.bases import Basis
@@ -642,22 +642,56 @@ class Solution(Answer):
             raise ValueError(NO_FEATURES)
         return replace(self.reward, coefficients=self.path.weights[self.path.row(features)])
 
-    def ranges(self, *, ratios: Sequence[tuple[str, str]] = ()) -> WeightRanges:
+    def ranges(
+        self,
+        *,
+        ratios: Sequence[tuple[str, str]] = (),
+        delta: float | None = None,
+        source: Any = None,
+        expert: Any = None,
+        **settings: Any,
+    ) -> WeightRanges:
         """How much the expert determines of a reward of features: the range of every weight, and of ratios.
 
         The ranges are over all rewards of these features that explain the expert as well as this one does, under the
-        estimated effects.
+        estimated effects. With ``delta`` they are proved: with probability 1 − δ every reward of these features under
+        which the expert is optimal has its weights within.
 
         Args:
             ratios: of two weights each, by name: ``("a", "b")`` for a / b.
+            delta: the probability of a false statement; ranges are estimated if left out.
+            source: for a proof, a simulator or transitions, as in `certify`.
+            expert: for a proof, as in `certify`; known for an expert of one action.
+            settings: for a proof, ``tail``, ``columns``, ``samples``, ``rng``, ``tube`` and others of `certify`.
 
         Example:
             >>> print(of_policy.ranges().names)
             ('s²',)
         """
-        if self.path is None or self.reward is None:
+        if self.path is None or not isinstance(self.reward, Reward):
             raise ValueError(NO_FEATURES)
-        return self.path.ranges(ratios)
+        found = self.path.ranges(ratios)
+        given = {"source": source, "expert": expert} | settings
+        if delta is None:
+            for name in (name for name, value in given.items() if value is not None):
+                raise ValueError(f"{name} is for ranges that are proved: pass delta too, or leave it out")
+            return found
+        if source is None:
+            raise ValueError("ranges are proved by fresh data: pass source, a simulator or transitions")
+        from certirl.proof.ranges import prove_ranges
+
+        basis: Any = self.reward.basis
+        return prove_ranges(
+            found,
+            basis,
+            as_ratios(ratios, self.path.names),
+            np.zeros(basis.size) if self.path.signs is None else self.path.signs,
+            source,
+            expert=self.expert if expert is None else expert,
+            discount=self.discount,
+            delta=delta,
+            settings=settings,
+        )
 
     def plot(
         self,
