@@ -15,12 +15,14 @@ PARTS = {
     "certificates": ("theorems",),
     "components": ("solvable", "time", "certified", "soundness"),
     "known_noise": ("truth",),
+    "soft": ("coverage", "width", "accuracy"),
     "switching": ("soundness", "inexact", "recovered"),
     "box_switching": ("proved",),
 }
 SMALL = {
     "components": {"problems": 2, "timed": (5,), "repeats": 1, "certified": {"3": 1}, "unsolvable": 1, "runs": 2},
     "switching": {"runs": 2, "recovered": 1},
+    "soft": {"runs": 2},
     "episodes": {"runs": 3, "rows": 20_000, "sizes": (10_000,)},
 }
 RUNS = [(name, part) for name, parts in PARTS.items() for part in parts]
