@@ -94,7 +94,7 @@ class Odds(Record):
     def remainder(self, reach: Array, states: Array) -> Array:
         """(8): what the error of the log-odds adds to log(1 + Σ e^L) beyond its second order, at most ``[n]``."""
         here = self.at(states)
-        each = np.stack([rows @ reach for rows in placed(here.x, len(self.others))], axis=1)
+        each = whitened(here.x, reach)
         apart, spread = np.sqrt(leverage(here.x, reach)), spread_of(here.chances[:, self.others], each)
         return self.bound_remainder(here.chances, spread, np.linalg.norm(each, axis=2), apart)
 
@@ -248,11 +248,16 @@ def spread_of(chances: Array, each: Array) -> Array:
     return np.asarray(np.sqrt(np.maximum(squares - ((chances[..., None] * each).sum(axis=-2) ** 2).sum(axis=-1), 0.0)))
 
 
+def whitened(x: Array, white: Array) -> Array:
+    """(e_c ⊗ x) W of every action but the reference ``[n, A − 1, m]``."""
+    return np.stack([x @ part for part in white.reshape(-1, x.shape[1], white.shape[1])], axis=1)
+
+
 def leverage(x: Array, white: Array) -> Array:
-    """(3): the largest ‖(x ⊗ (e_c − e_d)) W‖² of two actions, e_0 = 0 for the reference ``[n]``."""
-    each = [rows @ white for rows in placed(x, len(white) // x.shape[1])]
-    pairs = [each[c] - each[d] for c in range(len(each)) for d in range(c)]
-    return np.max([np.einsum("ni,ni->n", v, v) for v in [*each, *pairs]], axis=0)
+    """(3): the largest ‖((e_c − e_d) ⊗ x) W‖² of two actions, e_0 = 0 for the reference ``[n]``."""
+    each = whitened(x, white)
+    apart = [each[:, c] - each[:, d] for c in range(each.shape[1]) for d in range(c)]
+    return np.max([np.einsum("ni,ni->n", v, v) for v in [*np.moveaxis(each, 1, 0), *apart]], axis=0)
 
 
 def _half_log_det(prior: Array, total: Array) -> float:

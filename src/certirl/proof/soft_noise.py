@@ -15,7 +15,7 @@ from certirl.fit.logit import Choices
 from certirl.ground.domain import Array, Box
 from certirl.proof.drift import COEFFICIENTS, PEAK, Drift
 from certirl.proof.known_noise import _ROUNDING, _Kernel
-from certirl.proof.odds import Odds, Parts, placed
+from certirl.proof.odds import Odds, Parts, whitened
 
 CELLS = 1000  # between nodes
 _FINER = 8  # places in a cell at which polynomials are looked at
@@ -86,7 +86,7 @@ class KnownEffects:
         """(8): what the log-odds' error adds to −log π_0 beyond its second order, at most, in the cells at a node."""
         odds, degree, count = self.odds, 2 * self.odds.basis.degree, len(self.nodes)
         places = self._states(np.linspace(-1.0, 1.0, (count - 1) * _FINER + 1))
-        each = np.stack([rows @ self.reach for rows in placed(odds.basis.values(places), len(odds.others))], axis=1)
+        each = whitened(odds.basis.values(places), self.reach)
         squares = np.pad(each @ np.swapaxes(each, 1, 2), ((0, 0), (0, 1), (0, 1)))
         own = np.einsum("ncc->nc", squares)
         apart = (own[:, :, None] + own[:, None] - 2 * squares).max(axis=(1, 2))
