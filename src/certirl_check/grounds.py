@@ -331,12 +331,17 @@ class Ground(Sums):
         diagonal = [self.pairs(self.paired).index((c, c)) for c in range(self.actions)]
         first = (slice(None),) + (0,) * len(self.columns.wide)
         square = self.residual_moments[diagonal][first]
-        sizes = [((self.residuals**2).max(axis=1), square)]  # Σ x_i f is at most √(n Σ f²), as no x_i exceeds 1
+        # Σ x_i f is at most √(n Σ f²), as no x_i exceeds 1, but for rounding: of a next state that is always the same
+        # all residuals are of that size.
+        rounding = (2.0**-44 * self.counts * (abs(self.low) + abs(self.high))) ** 2
+        sizes = [((self.residuals**2).max(axis=1) - rounding, square)]
         if not self.pointwise:
             mixed = ((self.mix[1:] @ self.operator_residuals) ** 2).sum(axis=1).max(axis=1, initial=0.0)
-            sizes.append((mixed, self.operator_moments[diagonal][first]))
+            rounding = (2.0**-44 * self.counts * np.abs(self.mix).sum(axis=1).max()) ** 2
+            sizes.append((mixed - rounding, self.operator_moments[diagonal][first]))
         for w in range(len(self.widths)):
-            sizes.append(((self.visits[:, w] ** 2).max(axis=1), self.visit_moments[:, w][first]))
+            rounding = (2.0**-44 * self.counts) ** 2
+            sizes.append(((self.visits[:, w] ** 2).max(axis=1) - rounding, self.visit_moments[:, w][first]))
         if self.powers:
             cubes, fourths = (self._of_one(n) for n in (3, 4))
             sizes += [(cubes**2 / self.counts, square * fourths / self.counts), (square**2 / self.counts, fourths)]

@@ -122,7 +122,7 @@ def test_declarations_that_say_nothing_are_refused(effects, says):
 
 def test_declared_effects_are_refused_where_they_would_be_without_effect():
     log, asked = worn_log(500, services=3), {"discount": 0.9, "effects": {1: KNOWN[1]}}
-    with pytest.raises(ValueError, match="a proof rests on transitions of every action"):
+    with pytest.raises(ValueError, match="a proof covers declared effects that lead to one state"):
         certirl.solve(log, expert=lambda s: s[:, 0] > 5, delta=0.05, **asked)
     with pytest.raises(ValueError, match="the program needs transitions of every action"):
         certirl.solve(log, expert=0, **asked)

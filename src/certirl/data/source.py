@@ -102,6 +102,11 @@ class _Described(Record):
         """A sentence about random numbers on which no proof can rest, as in `dependence.noise_fault`; or nothing."""
         return ""
 
+    @property
+    def made(self) -> tuple[int, ...]:
+        """Actions whose rows were made from what is declared of them."""
+        return ()
+
     def check_has_noise(self) -> None:
         """Refuse simulators without noise, of which draws certify nothing: where f jumps, so does E[f(s')|s, a]."""
 
@@ -239,6 +244,11 @@ class Logged(_Described):
     def notes(self) -> tuple[str, ...]:
         """What was done to it while it was read."""
         return self.data.notes
+
+    @property
+    def made(self) -> tuple[int, ...]:
+        """As of the log."""
+        return self.data.made
 
     @property
     def states(self) -> Array:

@@ -155,6 +155,8 @@ class Transitions(Stream):
     coordinate_names: tuple[str, ...] = field(default=(), kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     _derived: ClassVar[tuple[str, ...]] = ("counts",)
+    # Actions whose rows were made from what is declared of them, so that nothing about their noise can be tested.
+    made: tuple[int, ...] = field(default=(), init=False, repr=False)
     # The same in all parts of a log: only there the same number is the same episode.
     _origin: str = field(default_factory=lambda: uuid4().hex, init=False, repr=False)
 

@@ -13,14 +13,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.data.dependence import sampling
 from certirl.data.simulator import Terminal
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import Effects, KnownEffects, MeanEffects, Rows
+from certirl.functions.reward import trial_states
 from certirl.ground.domain import Array, Box, as_domain, as_states
 from certirl.ground.doors import as_array, as_reals, call, shown
-from certirl.ground.records import Record
+from certirl.ground.records import Record, freeze
 
 REPEATS = 512  # of a state at which an estimated effect is read off, where it rests on drawn residuals
+_OF_ROWS = ("states", "actions", "next_states", "terminal", "episodes")  # what a log has of each row
 TRIALS = 32  # states at which a declared function is tried
 
 Moves = Callable[[Array], Any]  # states [n, d] to the next states, exactly
@@ -88,6 +91,41 @@ class Declared(Record):
         names = tuple(log.action_names[action] for action in others) if log.action_names else ()
         numbers = np.searchsorted(others, rows.actions)
         return replace(rows, actions=numbers, n_actions=len(others), action_names=names)
+
+    def filled(self, log: Transitions) -> Transitions:
+        """The log with rows of the declared actions in place of its own, made at even places: as many as the most.
+
+        For proofs, where such an action has to lead to one state: docs/notes/certificate.md, section 15.
+        """
+        if log.paired:
+            raise ValueError("paired transitions have rows of every action: leave effects out")
+        count = max(int(log.counts[action]) for action in self.estimated(log.n_actions))
+        rows = log.where(~np.isin(log.actions, list(self.moves)))
+        kept = {name: getattr(rows, name) for name in _OF_ROWS}
+        columns: dict[str, list[Array]] = {name: [column] for name, column in kept.items() if column is not None}
+        first = 0 if log.episodes is None else int(log.episodes.max()) + 1  # a made row is an episode by itself
+        places, notes = [np.arange(len(rows)) + 0.5], list(log.notes)
+        for number, (action, moves) in enumerate(sorted(self.moves.items())):
+            there = _one_state(action, moves, log.domain)
+            made = {
+                "states": log.domain.uniform(count, np.random.default_rng(action)),
+                "actions": np.full(count, action),
+                "next_states": np.repeat(there[None], count, axis=0),
+                "terminal": np.zeros(count, dtype=bool),
+                "episodes": first + number * count + np.arange(count),
+            }
+            for name, parts in columns.items():
+                parts.append(made[name])
+            places.append((np.arange(count) + 0.25) * len(rows) / count)
+            named = log.action_names[action] if log.action_names else f"action {action}"
+            at = ", ".join(f"{x:.6g}" for x in there)
+            notes.append(f"{named} leads to s = {at} from every state, as was declared, and its rows were made")
+        order = np.argsort(np.concatenate(places), kind="stable")
+        joined: dict[str, Any] = {name: np.concatenate(parts)[order] for name, parts in columns.items()}
+        joined["independent"] = False if sampling(log) == "order" else log.independent
+        filled = replace(log, **joined, notes=tuple(notes))
+        freeze(filled, domain_from_data=log.domain_from_data, made=tuple(sorted(self.moves)))
+        return filled
 
     def joined(self, estimate: Callable[[Array], Effects], states: Array, is_terminal: Terminal | None) -> Effects:
         """The effects of all actions at some states; ``estimate`` gives those of the others at any states."""
@@ -212,6 +250,17 @@ class DeclaredMoves:
         if moves is None:
             return ask(states, self._numbers[action])
         return known(moved(moves, np.asarray(states), as_domain(self.domain)))
+
+
+def _one_state(action: int, moves: Resets | Moves, domain: Box) -> Array:
+    """The state to which a declared action leads from everywhere ``[d]``."""
+    known = "a proof covers declared effects that lead to one state, wherever the action is taken"
+    if isinstance(moves, Resets):
+        raise ValueError(f"{known}, and {moves!r} moves on at random: leave effects, or delta, out")
+    after = moved(moves, trial_states(domain), domain)
+    if (after != after[0]).any():
+        raise ValueError(f"{known}, and action {action} leads to several: leave effects, or delta, out")
+    return np.asarray(after[0])
 
 
 def moved(moves: Moves, states: Array, domain: Box) -> Array:

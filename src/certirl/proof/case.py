@@ -66,6 +66,7 @@ class Case(Record):
     action_names: tuple[str, ...] = ()  # of the actions, if the data have them
     log_notes: tuple[str, ...] = ()  # what was done to the log while it was read, in sentences
     logged: bool = False  # fresh rows are those of a log
+    made: tuple[int, ...] = ()  # actions whose rows were made from what is declared of them
     suboptimality: float | None = None  # as in `certify`
     allowed: float = 0.0  # the half-width outside which everything must be proved; 0 for all states
 
@@ -100,7 +101,7 @@ class Case(Record):
         share = as_share(suboptimality)
         of_source: tuple[Any, ...] = ()
         if source is not None:
-            of_source = (source.sampling, source.action_names, source.notes, source.is_log)
+            of_source = (source.sampling, source.action_names, source.notes, source.is_log, source.made)
         check_expert(0, n_actions)
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)

@@ -213,7 +213,9 @@ def _nearest(states: Array, next_states: Array, centre: Array, width: Array) -> 
 # Columns and noise, by regressions ------------------------------------------------------------------------------------
 
 
-def of_fit(parts: Sequence[Part], tail: TailLike, data: Sequence[Piece], *, n_actions: int, sampling: Sampling) -> str:
+def of_fit(
+    parts: Sequence[Part], tail: TailLike, data: Sequence[Piece], *, actions: Sequence[int], sampling: Sampling
+) -> str:
     """What rows say against a tail, or the noise behind it: tests for lack of fit, for every kind of tail and columns.
 
     A tail τ says that some combination p of the columns is within τ of P_a f, for every |f| ≤ 1. Weights w that depend
@@ -224,19 +226,19 @@ def of_fit(parts: Sequence[Part], tail: TailLike, data: Sequence[Piece], *, n_ac
     predictions from earlier rows must not hold next states more often, whatever the drift.
 
     ``parts`` are the components of the state, with their columns and τ. The data are the rows, or the first of them,
-    those of an action in order; ``sampling`` is how rows depend on each other.
+    those of an action in order, and ``actions`` those that were observed; ``sampling`` is how rows depend on others.
     """
     mistaken = MISTAKEN / 2  # of either test
     for part in parts:
         if part.tail is None or part.columns.size > _MOST_COLUMNS:
             continue
         columns, d = part.columns, part.columns.dimension
-        comparisons = len(parts) * n_actions * _MORE * d * (_DEGREES + len(_PLACES))
+        comparisons = len(parts) * len(actions) * _MORE * d * (_DEGREES + len(_PLACES))
         views = (piece if part.coordinates is None else piece.view(part.coordinates) for piece in data)
         held = list(on_host(views, columns.domain, _HELD))
         noises = tail.least_noise(d, part.coordinates) if isinstance(tail, Tail) else []
-        level = log(len(parts) * n_actions * max(len(noises), 1) * len(_HALVES) / mistaken)
-        for action in range(n_actions):
+        level = log(len(parts) * len(actions) * max(len(noises), 1) * len(_HALVES) / mistaken)
+        for action in actions:
             states, ends = _rows(held, action, d)
             for axis, noise in enumerate(noises):
                 found = excess(columns, states, ends[:, axis], noise, columns.domain[axis], level)

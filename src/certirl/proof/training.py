@@ -86,7 +86,8 @@ def fit_surrogates(
         regressions = [_regression(sums, blank) for sums, blank in zip(gather(blanks, training), blanks, strict=True)]
     rough = [_solved(blank, *regression) for blank, regression in zip(blanks, regressions, strict=True)]
     data = _leading(training if again is None else again, FORECAST, case.policy.n_actions)
-    refuse(of_fit(case.parts, case.tail, data, n_actions=case.policy.n_actions, sampling=case.sampling))
+    observed = [action for action in range(case.policy.n_actions) if action not in case.made]
+    refuse(of_fit(case.parts, case.tail, data, actions=observed, sampling=case.sampling))
     turned = [
         replace(guess, **_directions(guess, sums, _residual_covariance(guess, data), pointwise))
         for guess, sums in zip(rough, gather(rough, data), strict=True)

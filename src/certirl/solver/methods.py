@@ -88,7 +88,7 @@ class Program(Record):
     def unused(self, asked: Request) -> dict[str, str]:
         """Why some keywords would be without effect, by name."""
         why = {"trials": f"{setting('trials')} {FOR_POLICIES}"}
-        if asked.is_log:
+        if asked.is_log and asked.delta is None:
             why["effects"] = (
                 "the program needs transitions of every action: pass method=certirl.ValueForm(), or leave effects out"
             )

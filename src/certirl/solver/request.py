@@ -136,6 +136,8 @@ def request(
     declared = Declared() if effects is None else _declared(effects, source)
     if not isinstance(source, Transitions):
         source, declared = declared.over(source), Declared()
+    elif declared and delta is not None:
+        source, declared = declared.filled(source), Declared()
     origin = None if is_measured else as_source(source)
     policy = as_policy(expert, source.n_actions, getattr(source, "action_names", ()))
     is_constant = policy.constant is not None
@@ -233,8 +235,8 @@ def _check_effect(asked: Request, given: Mapping[str, Any]) -> None:
             why[name] = (
                 f"{setting(name)} is for a certificate: pass {setting('delta')} too, or leave {setting(name)} out"
             )
-    else:
-        why["effects"] = "a proof rests on transitions of every action: leave effects out, or delta"
+    elif asked.is_simulator:
+        why["effects"] = "a proof rests on draws of every action: leave effects out, or delta"
     if asked.policy.constant is not None:
         why |= {name: without_switches(name) for name in ("tube", "regret")}
     why |= asked.method.unused(asked)

@@ -132,7 +132,8 @@ def solve(
             an expert that depends on the state it may be a basis.
         components: groups of coordinates that move independently, ``[[0], [1]]``: the reward is a sum over them.
         effects: what some actions do, by their numbers: `dynamics.Resets`, or a function of states that gives the next
-            states exactly. No transitions of these actions are needed. For answers without ``delta``.
+            states exactly. No transitions of these actions are needed. With ``delta``, for a log, a function that leads
+            to one state from everywhere.
         samples: transitions to draw for each action, 10,000 if left out; with ``delta`` the most to draw, a million if
             left out. For simulators only.
         trials: for an expert that depends on the state, the most further transitions of each action by which the answer
