@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from math import erfc, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +30,8 @@ COMPARED, PLACES = 400, 25  # states of the log at which actions and rewards are
 RARE = 0.05  # chance below which a difference of soft experts is one
 
 
-class Pair(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Pair(Record):
     """What differs between two people.
 
     Example:

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from math import nan
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,7 +37,8 @@ COMPARED = 400  # states of the log at which rewards are compared
 MIDDLE = 0.9  # of the halves lie in the band of the picture
 
 
-class Half(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Half(Record):
     """The answer from a half of the log.
 
     Example:
