@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 from test_files import alterations, verdict_on, with_array, with_field
-from test_soft import DECLARED, GAMMA, THREE, TWO, Clipped, chances_of, decide
+from test_soft import DECLARED, GAMMA, THREE, TWO, Clipped, chances_of, decide, odds_around
 
 import certirl
 import certirl_check
@@ -16,7 +16,8 @@ import files
 from certirl import Fourier, Legendre, product
 from certirl.ground import archive
 from certirl.problems import circle
-from certirl.proof.odds import gather_odds
+from certirl.proof import soft_columns, soft_noise
+from certirl.proof.odds import Odds, gather_odds
 from certirl.proof.soft import ColumnDynamics, prove_band
 from certirl_check import soft
 from certirl_check.records import read
@@ -116,14 +117,18 @@ def contents(kind):
     return copy.deepcopy(header), {name: array.copy() for name, array in arrays.items()}
 
 
-@pytest.mark.thinned(3)
-@pytest.mark.parametrize("kind", MAKERS)
-def test_the_checker_derives_the_band_that_the_library_has(kind, tmp_path):
-    band = made(kind)
+def same(one, other):
+    """Whether two W of (6) say the same: what they are turned by says nothing."""
+    one, other = one @ one.T, other @ other.T
+    return np.allclose(one, other, rtol=1e-7, atol=1e-8 * np.abs(other).max())
+
+
+def derive_again(band, path):
+    """The checker's numbers are those of the library."""
     assert band.holds
-    claim = soft.BandClaim(read(band.save(tmp_path / "band.npz")), None)
-    reach, again = band.odds.reach(band.spending["log-odds"]), claim.odds.sets(band.spending["log-odds"])
-    assert again @ again.T == pytest.approx(reach @ reach.T, rel=1e-7, abs=1e-8 * np.abs(reach @ reach.T).max())
+    claim = soft.BandClaim(read(band.save(path)), None)
+    part = band.spending["log-odds"]
+    assert same(claim.odds.sets(part), band.odds.reach(part))
     assert claim.contradictions() == claim.conclude() == []
     assert [*claim.found] == band.odds.others
     share = 1e-8 if isinstance(band.dynamics, ColumnDynamics) else 3e-7  # the set of drifts rests on a search
@@ -131,6 +136,43 @@ def test_the_checker_derives_the_band_that_the_library_has(kind, tmp_path):
         middle, room = band.reference_reward + parts.estimate, share * (band.high[action] - band.low[action]).max()
         assert middle - parts.below == pytest.approx(band.low[action], abs=room, rel=0)
         assert middle + parts.above == pytest.approx(band.high[action], abs=room, rel=0)
+
+
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_checker_derives_the_band_that_the_library_has(kind, tmp_path):
+    derive_again(made(kind), tmp_path / "band.npz")
+
+
+@pytest.mark.unchecked  # later, in cells of the usual size
+@pytest.mark.parametrize("kind", [*QUICK, "three actions", "columns of three actions", "box"])
+def test_what_cells_miss_is_the_same(kind, tmp_path, monkeypatch):
+    """In the cells of other tests it is too little to be seen."""
+    monkeypatch.setattr(soft_noise, "CELLS", 60)
+    monkeypatch.setattr(soft_noise, "_FINER", 2)
+    monkeypatch.setattr(soft, "CELLS", 60)
+    monkeypatch.setattr(soft, "PARTS", 2)
+    monkeypatch.setattr(soft_columns, "_CELLS", {1: 30, 2: 30})
+    monkeypatch.setattr(soft, "ALONG", {1: 30, 2: 30})
+    derive_again(MAKERS[kind](), tmp_path / "band.npz")
+
+
+@pytest.mark.parametrize("size", [400, 800])
+def test_sets_of_log_odds_exist_for_the_checker_where_they_do_for_the_library(size, tmp_path):
+    """Of an expert with rare actions: what is far away decides from which δ on there is a set."""
+    rare = Clipped([[0.0, 0.0, 0.0], [-2.0, 0.4, 0.2], [-3.0, -0.5, 0.1]], [0.0] * 3)
+    odds = odds_around(rare, size)
+    odds = Odds(**{**vars(odds), "basis": odds.basis.on(rare.domain)})
+    again, there = soft.LogOdds(read(archive.save(odds, tmp_path / "odds.npz"))), []
+    for delta in np.geomspace(1e-10, 0.5, 25):
+        reach = odds.reach(delta)
+        there.append(reach is not None)
+        if reach is None:
+            with pytest.raises(soft.TooLittleError, match="too few decisions"):
+                again.sets(delta)
+        else:
+            assert same(again.sets(delta), reach)
+    assert 3 < sum(there) < 25
 
 
 @pytest.mark.parametrize("n_actions", [2, 3, 12])
