@@ -144,7 +144,7 @@ def test_the_print_and_the_record_say_what_is_determined(solution):
     np.testing.assert_array_equal(ranges.found[:2], solution.reward.coefficients)
     assert ranges.names == ("s²", "s", "s / s²") and ranges.found[2] == ranges.found[1] / ranges.found[0]
     line = next(line for line in str(solution).splitlines() if line.startswith("  weights"))
-    assert line == f"  weights  determined: {solution.ranges().summary}; print(solution.ranges())"
+    assert line == f"  weights  determined: {solution.ranges().summary} (estimated; print(solution.ranges()))"
     assert [name in line for name in (f"s² {ranges.texts[0]}", f"s {ranges.texts[1]}", "s / s²")] == [True, True, False]
     rows = [line.split() for line in str(ranges).splitlines()]
     assert rows[0] == ["weight", "least", "found", "largest"] and len(rows) == 5

@@ -68,6 +68,22 @@ def test_bands_hold_the_exact_advantages_of_every_feature(ranges):
     assert (low <= exact).all() and (exact <= high).all()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_ranges_of_random_rooms_hold_the_truth(seed):
+    rng = np.random.default_rng(seed)
+    target, discount = float(rng.uniform(-0.3, 0.3)), float(rng.choice([0.7, 0.9]))
+    room = certirl.problems.comfort(target=target, discount=discount)
+    asked = ASKED | {"source": room.dynamics, "expert": room.expert, "tail": room.dynamics.tail, "rng": seed}
+    method = certirl.FeatureForm(NAMED | {"s³": lambda states: states[:, 0] ** 3})
+    known = {"expert": room.expert, "discount": discount, "rng": seed, "samples": 2_000, "trials": 0}
+    ranges = certirl.solve(room.dynamics, method=method, **known).ranges(ratios=RATIO, samples=20_000, **asked)
+    true = np.array([-1.0, 2 * target, 0.0])
+    true = true * (np.abs(ranges.found[:3]) @ ranges.sizes) / (np.abs(true) @ ranges.sizes)
+    assert (ranges.low[:3] <= true).all() and (true <= ranges.high[:3]).all()
+    assert ranges.low[3] <= -2 * target <= ranges.high[3]
+
+
 def test_beyond_the_ends_another_policy_is_optimal(ranges):
     def switches(ratio):
         reward = lambda states: -(states[:, 0] ** 2) - ratio * states[:, 0]  # noqa: E731

@@ -260,7 +260,7 @@ class ValueWords(Words):
         path = self.of.path
         if path is None or path.gains is None or self.of.status == "infeasible":
             return ""
-        return f"determined: {path.ranges().summary}; print(solution.ranges())"
+        return f"determined: {path.ranges().summary} (estimated; print(solution.ranges()))"
 
     def _conflict(self) -> str:
         witness = self.of.witness
