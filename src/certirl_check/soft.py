@@ -634,6 +634,7 @@ class BandClaim(LikelyClaim):
         left = (np.abs(changes[:, -1]).max(axis=1) <= changes[:, -1, 0] * (1 + TIGHT)).all()
         return failed(
             (ground.columns.box == self.box, "decisions and transitions are about other states"),
+            (ground.coordinates is None, "the value is one of some coordinates alone"),
             (ground.used == (odds.reference,), "the value is that of another expert"),
             (ground.discount == self.discount, "the value has another discount"),
             (ground.delta == self.spending.get("dynamics"), "the parts of δ are not those of the band"),

@@ -284,6 +284,9 @@ ALTERED = {
         "another reward": (
             _set("dynamics", "ground", "surrogate", "reward", "high", value=lambda x: x - 0.1), "have values V"
         ),
+        "some coordinates": (
+            _set("dynamics", "ground", "surrogate", "coordinates", value=lambda x: [0]), "of some coordinates alone"
+        ),
         "another part of delta": (_set("dynamics", "ground", "delta", value=lambda x: 2 * x), "the parts of δ are not"),
     },
 }  # fmt: skip
