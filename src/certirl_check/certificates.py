@@ -12,7 +12,18 @@ import math
 import numpy as np
 
 from certirl_check.bands import Band, Derivation
-from certirl_check.claims import DIFFERENCE, DRAWS, FIXED_BEFORE, IN_ORDER, at_least, at_most, failed, short
+from certirl_check.claims import (
+    DIFFERENCE,
+    DRAWS,
+    FIXED_BEFORE,
+    IN_ORDER,
+    Within,
+    at_least,
+    claimed_within,
+    failed,
+    short,
+    within_of,
+)
 from certirl_check.enclosures import Enclosure, Floats, enclosed, smaller
 from certirl_check.grounds import SHARES, Ground, SumsClaim
 from certirl_check.harmonics import Cells, Functions, contracted
@@ -122,7 +133,7 @@ class Certificate(SumsClaim):
         self.grounds = [Ground(ground) for ground in record.records("grounds")]
         super().__init__(record, solution, self.grounds)
         self.first, self.tail, self.expert = self.grounds[0], record.tail(), None
-        self.within = _within(record)  # of an inexact expert
+        self.within = within_of(record)  # of an inexact expert
         self.required = 0.0 if self.within is None else self.within.required(self.first.discount)
         self.holds = self.required < self.margin < math.inf and self.tail is not None  # a margin is claimed
         self.tube = record.optional("tube", "Tube")  # of an expert of several actions
@@ -136,12 +147,9 @@ class Certificate(SumsClaim):
     @staticmethod
     def claimed(record: Record) -> tuple[float, str]:
         """The margin that a file claims, and why it claims nothing if it does not."""
-        margin, nothing = SumsClaim.claimed(record)
-        if (within := _within(record)) is not None:
-            grounds = record.records("grounds")
-            discount = grounds[0].record("surrogate", "Surrogate").number("discount") if grounds else math.nan
-            is_claimed = within.required(discount) < margin < math.inf
-            nothing = "" if is_claimed else "the margin is smaller than an inexact expert may have"
+        grounds = record.records("grounds")
+        discount = grounds[0].record("surrogate", "Surrogate").number("discount") if grounds else math.nan
+        margin, nothing = claimed_within(record, discount)
         return margin, "no tail was declared" if record.entry("tail") is None else nothing
 
     # What cannot be.
@@ -354,13 +362,8 @@ class Certificate(SumsClaim):
         sure = f"with probability at least {self.probability}"
         if self.within is not None:
             where = f" farther than {short(allowed)} from the states where it switches" if allowed else ""
-            amount, span = at_most(self.within.amount), at_least(self.within.span)
-            paid = "" if self.first.reward.of_actions else " of the state"
-            return (
-                f"{sure}, at every state of {self.domain}{where}, every action that the expert takes is worth at most "
-                f"{amount} less than any other, if it is followed afterwards: {self.within.share:g} of {span}, which "
-                f"the reward{paid} spans at least; so {DIFFERENCE[self.first.reward.of_actions]} ≥ {at_least(margin)}"
-            )
+            least = f"{DIFFERENCE[self.first.reward.of_actions]} ≥ {at_least(margin)}"
+            return f"{sure}, at every state of {self.domain}{where}, {self.within}; so {least}"
         if self.expert is None:
             return (
                 f"{sure} action {self.first.used[0]} is strictly optimal at every state of {self.domain}: "
@@ -377,30 +380,6 @@ class Certificate(SumsClaim):
             "than every action that it does not take, if it is followed afterwards: "
             f"{DIFFERENCE[self.first.reward.of_actions]} ≥ {at_least(margin)}"
         )
-
-
-class Within:
-    """How much less than the best an action of an inexact expert may be worth; names as in a file."""
-
-    def __init__(self, record: Record) -> None:
-        self.share, self.span = record.number("share"), record.number("span")
-        self.places, self.actions = record.array("places", (2, None)), record.wholes("actions")
-        if not (0 < self.share < 1 and self.span >= 0 and len(self.actions) == 2):
-            raise DamagedError("a suboptimality should be a share of the difference of a reward at two places")
-
-    @property
-    def amount(self) -> float:
-        """The share of what the reward spans."""
-        return self.share * self.span
-
-    def required(self, discount: float) -> float:
-        """What a margin must exceed."""
-        return -self.amount / discount
-
-
-def _within(record: Record) -> Within | None:
-    part = record.optional("suboptimality", "Suboptimality")
-    return None if part is None else Within(part)
 
 
 def _is_reward_of(term: Reward, ground: Ground) -> bool:

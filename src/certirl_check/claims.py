@@ -144,3 +144,44 @@ class LikelyClaim(Claim):
     def probability(self) -> str:
         """1 − δ in words that never say 1."""
         return f"{1 - self.delta:.6g}" if self.delta >= 1e-4 else f"1 − {self.delta:.3g}"
+
+
+class Within:
+    """How much less than the best an action of an inexact expert may be worth; names as in a file."""
+
+    def __init__(self, record: Record) -> None:
+        self.share, self.span = record.number("share"), record.number("span")
+        self.places, self.actions = record.array("places", (2, None)), record.wholes("actions")
+        if not (0 < self.share < 1 and self.span >= 0 and len(self.actions) == 2):
+            raise DamagedError("a suboptimality should be a share of the difference of a reward at two places")
+
+    def __str__(self) -> str:
+        amount, span = at_most(self.amount), at_least(self.span)
+        return (
+            f"every action that the expert takes is worth at most {amount} less than any other, if it is followed "
+            f"afterwards: {self.share:g} of {span}, which the reward spans at least"
+        )
+
+    @property
+    def amount(self) -> float:
+        """The share of what the reward spans."""
+        return self.share * self.span
+
+    def required(self, discount: float) -> float:
+        """What a margin must exceed."""
+        return -self.amount / discount
+
+
+def within_of(record: Record) -> Within | None:
+    """What a record declares of an inexact expert; None where the margin must be positive."""
+    part = record.optional("suboptimality", "Suboptimality")
+    return None if part is None else Within(part)
+
+
+def claimed_within(record: Record, discount: float) -> tuple[float, str]:
+    """The margin that a record claims, and why it claims nothing if it does not, of an inexact expert too."""
+    margin, within = record.bound("margin"), within_of(record)
+    if within is None:
+        return Claim.claimed(record)
+    is_claimed = within.required(discount) < margin < math.inf
+    return margin, "" if is_claimed else "the margin is smaller than an inexact expert may have"

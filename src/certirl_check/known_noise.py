@@ -16,7 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl_check.claims import DIFFERENCE, LikelyClaim, at_least, at_most, failed, short
+from certirl_check.claims import (
+    DIFFERENCE,
+    LikelyClaim,
+    Within,
+    at_least,
+    at_most,
+    claimed_within,
+    failed,
+    short,
+    within_of,
+)
 from certirl_check.enclosures import U, enclosed, inverse, least_eigenvalue
 from certirl_check.harmonics import Grid
 from certirl_check.reading import Expert, Pair, Reading, compare_tube
@@ -406,6 +416,13 @@ class GaussianCertificate(LikelyClaim):
         self.samples = int(self.sums.counts.min())
         self.tube = record.optional("tube", "Tube")
         self.expert = Expert(((self.low, self.high),), np.eye(self.actions, dtype=bool)[self.chosen])
+        self.within = within_of(record)  # of an inexact expert
+        self.required = 0.0 if self.within is None else self.within.required(self.discount)
+
+    @staticmethod
+    def claimed(record: Record) -> tuple[float, str]:
+        """The margin that a file claims, and why it claims nothing if it does not."""
+        return claimed_within(record, record.record("noise", "KnownNoise").number("discount"))
 
     def contradictions(self) -> list[str]:
         """What cannot be in the certificate."""
@@ -417,15 +434,28 @@ class GaussianCertificate(LikelyClaim):
             (samples == self.samples, f"{samples:,} transitions are claimed, the sums are of {self.samples:,}"),
             (switches == (self.tube is not None), "there is a tube, or none, where the expert says otherwise"),
         )
+        if self.within is not None:
+            wrong += self._other_span(self.within)
         if self.tube is not None:
             grid = self.tube.record("grid", "ExpertGrid")
             same = np.array_equal(grid.array("support", self.expert.support.shape, "b"), self.expert.support)
             wrong += failed((same and grid.box("domain") == self.expert.box, "the tube is of another expert"))
         return wrong + ([] if self.solution is None else self._other_solution(self.solution, switches))
 
+    def _other_span(self, within: Within) -> list[str]:
+        """Whether the reward differs by less than stated between the two places that its span is taken from."""
+        nodes, places = np.linspace(self.low, self.high, self.nodes), within.places
+        inside = places.shape[1] == 1 and ((places >= self.low) & (places <= self.high)).all()
+        if not inside or not np.isin(within.actions, self.chosen).all():
+            return ["the span of the reward is taken from states, or actions, that there are not"]
+        rows = [self.reward if self.reward.ndim == 1 else self.reward[action] for action in within.actions]
+        high, low = (float(np.interp(place[0], nodes, row)) for place, row in zip(places, rows, strict=True))
+        less = f"the reward differs by {short(high - low, 6)} between the places that its span is taken from"
+        return failed((within.span <= high - low + TIGHT * (abs(high) + abs(low)), less))
+
     def _other_solution(self, solution: Record, switches: bool) -> list[str]:
         """Where a solution has another problem than its certificate, or is certified for another reward."""
-        proved = 0 < self.margin < math.inf
+        proved = self.required < self.margin < math.inf
         expert = None if switches else int(self.chosen[0])
         wrong = self.other_problem(solution, (self.discount, self.actions), expert, proved)
         if not proved or wrong:
@@ -439,7 +469,7 @@ class GaussianCertificate(LikelyClaim):
         """Derive the margin, the tube and the regret, and say what of the file does not follow."""
         drifts, std = self.sums.drifts(self.spending["drift"]), self.sums.std
         work = Derivation(drifts, std / self.sums.half, self.discount, self.reward, self.chosen)
-        reading = Reading(self.expert, work.lower)
+        reading = Reading(self.expert, work.lower, self.required)
         allowed = 0.0 if self.tube is None else self.tube.number("allowed")
         # Rounding may decide whether a cell that ends at the tube is outside: either is what the file may claim.
         options = [_least(reading, reading.outside(allowed, room)) for room in (TIGHT, -TIGHT)]
@@ -449,7 +479,8 @@ class GaussianCertificate(LikelyClaim):
         # confirmed is the weaker of both bounds, whatever the room between them.
         room, lost = 10 * RELATIVE * work.growth, estimate - self.derived
         slack = RELATIVE * (abs(estimate) + lost) + room * rough + 2 * work.rounding
-        wrong = self.compare_margin(estimate, slack, holds=self.margin > 0)
+        holds = self.margin > self.required
+        wrong = self.compare_margin(estimate, slack, holds=holds, required=self.required)
         short_by = reading.shortfall
         met = float(short_by.sum()) * PEAK * float(self.expert.sides[0]) / std + float(max(short_by[[0, -1]]))
         regret, stated = reading.regret(self.discount, met), self.record.bound("regret")
@@ -458,12 +489,13 @@ class GaussianCertificate(LikelyClaim):
             wrong += failed((stated >= least, f"the regret that follows is {short(regret)}"))
             self.account.append(("regret", f"at most {at_most(max(regret, stated))}"))
         else:
-            where += f" farther than {short(allowed)} from each state where it switches"
+            where += f" farther than {short(allowed)} from each state where it switches" if allowed else ""
             span = max(work.span, 0.0)
             wrong += compare_tube(self, self.tube, reading, (regret, least), (span, span + slack), room=slack)
+        best = "the action that the expert takes is strictly better than every other, if it is followed afterwards:"
+        best = best if self.within is None else f"{self.within}; so"
         self.statement = (
-            f"with probability at least {at_least(1 - self.delta, 6)}, {where}, the action that the expert takes is "
-            "strictly better than every other, if it is followed afterwards: "
+            f"with probability at least {at_least(1 - self.delta, 6)}, {where}, {best} "
             f"{DIFFERENCE[self.reward.ndim == 2]} ≥ {at_least(min(self.derived, self.margin))}"
         )
         return wrong
@@ -496,6 +528,6 @@ def _least(reading: Reading, outside: Any) -> tuple[float, Pair, int]:
     """The least bound in these cells, of actions that are taken against others: its value, pair and cell."""
     best: tuple[float, Pair, int] = (math.inf, (0, 1), 0)
     for pair, lower in reading.lower.items():
-        asked = np.where(reading.strict(pair) & outside, lower, np.inf)
+        asked = np.where(reading.asked(pair) & outside, lower, np.inf)
         best = min(best, (float(asked.min()), pair, int(asked.argmin())))
     return best

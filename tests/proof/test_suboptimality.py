@@ -128,7 +128,7 @@ def test_shares_are_between_0_and_1(share):
 def test_other_declarations_of_the_dynamics_have_no_such_proof():
     with pytest.raises(ValueError, match="has no use for suboptimality"):
         certirl.certify(
-            RISING, COINS, expert=0, discount=0.5, dynamics=certirl.dynamics.AffineGaussian(0.3), suboptimality=0.1
+            RISING, COINS, expert=0, discount=0.5, dynamics=certirl.dynamics.Deterministic(1.0), suboptimality=0.1
         )
 
 
@@ -206,3 +206,62 @@ def test_an_action_that_no_reward_makes_best_everywhere_is_certified_within_what
     assert DISCOUNT * ((chances[0] - chances[1]) * (high - low)).min() > -0.2 * span(solution.reward)
     too_little = certirl.solve(NEARLY, suboptimality=1e-3, **asked | {"samples": 5_000})
     assert too_little.status == "undetermined" and "no reward was found" in too_little.reason
+
+
+# Known noise.
+
+KNOWN = {"discount": 0.6, "dynamics": certirl.dynamics.AffineGaussian(1.5, cells=60)}
+
+
+class Room:
+    """A room that is heated or cooled, with noise; everyone wants 20 degrees."""
+
+    n_actions, domain = 2, ((15.0, 25.0),)
+
+    def sample(self, states, action, rng):
+        return np.clip(states + (1.0, -1.0)[action] + 1.5 * rng.normal(size=states.shape), 15.0, 25.0)
+
+
+WISH = Reward(certirl.Cells((3,)).on(((15.0, 25.0),)), [-5.0, 0.0, -5.0])
+
+
+def cools_above(place):
+    def expert(states):
+        return (states[:, 0] > place).astype(int)
+
+    return expert
+
+
+def test_known_noise_proves_inexact_experts_everywhere(tmp_path):
+    asked = {"expert": cools_above(21.0), "samples": 6_000, "rng": 0} | KNOWN
+    assert not certirl.certify(WISH, Room(), **asked).holds
+    found = certirl.certify(WISH, Room(), suboptimality=0.3, **asked)
+    assert found.holds and found.margin < 0 and found.suboptimality.span == 5 and found.tube.allowed == 0
+    verdict = certirl.check(found)
+    assert verdict.verdict == "confirmed" and "worth at most 1.5 less than any other" in verdict.statement
+    assert "strict" not in f"{found}{verdict}"
+    share = 0.6 * -found.estimated / 5 * 0.99  # what is estimated to be short is more than that
+    little = certirl.certify(WISH, Room(), suboptimality=share, **asked)
+    assert not little.holds and certirl.check(little).verdict == "nothing claimed" and little.samples_needed is None
+    outside = certirl.certify(WISH, Room(), suboptimality=share, tube=2.5, **asked)
+    assert outside.holds and "farther than 2.5" in outside.statement
+    record, arrays = files.parts(found.save(tmp_path / "proof"))
+    for field, value in (("span", 6.0), ("share", 0.01), ("actions", [0, 2])):
+        forged = record | {"suboptimality": record["suboptimality"] | {field: value}}
+        changed = certirl_check.check(files.write(tmp_path / "changed.npz", forged, arrays))
+        assert changed.verdict != "confirmed", field
+
+
+def test_a_search_by_known_noise_keeps_to_the_share():
+    asked = {"expert": cools_above(20.5), "delta": 0.05, "rng": 0, "samples": 60_000} | KNOWN
+    solution = certirl.solve(Room(), suboptimality=0.2, **asked)
+    assert solution.status == "certified" and solution.certificate.suboptimality.share == 0.2
+    assert str(solution).startswith("Certified with probability 0.95: everywhere the expert's action is optimal within")
+
+
+def test_one_action_is_certified_by_known_noise_within_what_it_lacks():
+    rising = Reward(certirl.Cells((2,)).on(((15.0, 25.0),)), [0.0, 1.0])
+    asked = {"samples": 6_000, "rng": 0} | KNOWN
+    found = certirl.certify(rising, Room(), expert=1, suboptimality=0.5, **asked)
+    assert found.holds and found.margin < 0 and certirl.check(found).verdict == "confirmed"
+    assert not certirl.certify(rising, Room(), expert=1, suboptimality=0.05, **asked).holds

@@ -209,6 +209,7 @@ CASES = (
     "sums over components",
     "`certirl.refute`",
     "rewards of state and action",
+    "inexact experts: `suboptimality`",
 )
 DECLARED = {
     "columns": Declared("columns=…, tail=…", "--columns N --tail TAIL", "with noise", 3, CASES[1:2]),
@@ -242,7 +243,15 @@ class Declaration(Record):
         raise NotImplementedError
 
     @internal
-    def theorem(self, source: Source, policy: Policy, *, discount: float, tube: float | None) -> Any:
+    def theorem(
+        self,
+        source: Source,
+        policy: Policy,
+        *,
+        discount: float,
+        tube: float | None,
+        suboptimality: float | None = None,
+    ) -> Any:
         """The theorem by which a search proves rewards; of dynamics with noise."""
         raise NotImplementedError
 

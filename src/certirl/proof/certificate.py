@@ -32,7 +32,7 @@ from certirl.proof.bands import Band, Bands, bands, expected_bands, shares_of
 from certirl.proof.case import Case, allowed_tube, more_columns, without_switches
 from certirl.proof.functionals import workings
 from certirl.proof.reading import Margin, PairBounds, Reading, Tube, read_cells
-from certirl.proof.suboptimality import Suboptimality, declared
+from certirl.proof.suboptimality import Suboptimality, declared, required
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate
 from certirl.proof.tails import TailLike, largest_tail, tail_in_numbers
@@ -309,7 +309,7 @@ class Certificate(Claim):
     @property
     def required(self) -> float:  # type: ignore[override]
         """What the margin must exceed: 0, or −ξS/γ for an inexact expert."""
-        return _required(self.suboptimality, self.discount)
+        return required(self.suboptimality, self.discount)
 
     def lines(self) -> list[tuple[str, str]]:
         """The margin, the tube with the regret, and the assumptions, each in a line with its name.
@@ -754,11 +754,6 @@ def _whole_state(case: Case, states: Sequence[Array], components: Sequence[int])
     return whole
 
 
-def _required(suboptimality: Suboptimality | None, discount: float) -> float:
-    """What a margin must exceed."""
-    return 0.0 if suboptimality is None else -suboptimality.amount / discount
-
-
 def _declared(case: Case, surrogates: Sequence[Surrogate]) -> Suboptimality | None:
     components = [surrogate.component for surrogate in surrogates]
     return declared(case.suboptimality, surrogates, lambda states: _whole_state(case, states, components))
@@ -800,11 +795,11 @@ def forecast(
     """
     grounds = _grounds(case, surrogates, evidence, delta)
     expected = [ground.forecast(samples, ground.delta, tails) for ground in grounds]
-    required = _required(_declared(case, surrogates), case.discount)
-    derived = _summary(grounds, expected, case.grid, case.allowed, required).derived
+    least = required(_declared(case, surrogates), case.discount)
+    derived = _summary(grounds, expected, case.grid, case.allowed, least).derived
     span = grounds[0].surrogate.unit * expected[0].span
     lost = derived["losses"]["truncation tail"]
-    return Forecast(derived["margin"] - required, derived["estimated"] - required, derived["regret"], span, lost)
+    return Forecast(derived["margin"] - least, derived["estimated"] - least, derived["regret"], span, lost)
 
 
 def _grounds(
@@ -840,7 +835,7 @@ def conclude(
         sums.check_determine(surrogate.columns, case.parts[surrogate.component].name)
     grounds = _grounds(case, surrogates, evidence, delta)
     suboptimality = _declared(case, surrogates)
-    asked = case.grid, case.allowed, _required(suboptimality, case.discount)
+    asked = case.grid, case.allowed, required(suboptimality, case.discount)
     derived, decisive, margins = _summary(grounds, [ground.bands for ground in grounds], *asked)
     components = [surrogate.component for surrogate in surrogates]
     bounds = np.zeros((len(case.parts) if case.grid is None else 0, case.policy.n_actions - 1))

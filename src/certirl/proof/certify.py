@@ -60,6 +60,7 @@ def certify(
     samples: int | None = None,
     rng: Any = None,
     tube: float | None = None,
+    suboptimality: float | None = None,
 ) -> GaussianCertificate: ...
 
 

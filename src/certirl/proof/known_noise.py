@@ -37,6 +37,7 @@ from certirl.proof.certificate import Certificate, Forecast
 from certirl.proof.contradictions import of_drift, refuse
 from certirl.proof.drift import COEFFICIENTS, PEAK, Drift, DriftSums, fit_drift, rows_of, wall_of
 from certirl.proof.reading import Margin, PairBounds, Reading, read_cells
+from certirl.proof.suboptimality import Suboptimality, as_share, declared_at, required
 
 SAMPLES = 10_000  # transitions per action that are drawn where no number is given
 CELLS = 1000  # of the proof, about
@@ -261,13 +262,13 @@ class KnownNoise(Record):
         nothing = Loss(cells - inf, cells, cells, 0.0, 0.0, cells.astype(int))
         return found or Bounds(dict.fromkeys(pairs, nothing), 0.0)
 
-    def read(self, found: Bounds, allowed: float) -> tuple[Margin, Reading, float]:
+    def read(self, found: Bounds, allowed: float, least: float = 0.0) -> tuple[Margin, Reading, float]:
         """The least margin, what the bounds say of the expert, and the span of the value."""
         grid, ends = self.grid, self.domain[0]
         bounds = [PairBounds(pair, loss.lower, partial(_worst, pair, loss, ends)) for pair, loss in found.pairs.items()]
         visits = PEAK * self.half / self.std * 2 / len(grid.steady)  # of any cell that is not at an end
         later = partial(_met_later, visits)
-        reading = read_cells(bounds, grid, allowed=allowed, discount=self.discount, later=later)
+        reading = read_cells(bounds, grid, allowed=allowed, discount=self.discount, later=later, required=least)
         return min(reading.margins, key=lambda margin: margin.value), reading, found.span
 
 
@@ -296,7 +297,6 @@ class GaussianCertificate(Certificate):
     """
 
     noise: KnownNoise
-    suboptimality: None = None  # the proof is of strictly best actions alone
 
     rows_in_words: ClassVar[str] = "transitions per action"
     replaces_reward: ClassVar[bool] = True
@@ -370,22 +370,22 @@ class GaussianCertificate(Certificate):
     def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
         """As of a `Certificate`."""
         if self.tube is None:
-            return np.full(len(as_states(states, self.domain)), self.margin > 0)
+            return np.full(len(as_states(states, self.domain)), self.spare > 0)
         return super().proves(states)
 
     @cached_property
     def samples_needed(self) -> int | None:  # type: ignore[override]
         """Transitions per action that should suffice: errors of first order fall like n^−½, of second like n⁻¹."""
-        if not self.estimated > self.losses.get("grid", inf):
+        if not self.estimated - self.required > self.losses.get("grid", inf):
             return None
         first, second = self.losses["estimation"], self.losses["second order"]
-        rest = self.estimated - self.losses["grid"] - self.losses["floating point"]
+        rest = self.estimated - self.required - self.losses["grid"] - self.losses["floating point"]
         root = (first + sqrt(first**2 + 4 * rest * second)) / (2 * rest)  # rest = first/root + second/root²
         return ceil(self.samples * root**2)
 
     def _read_with(self, allowed: float) -> GaussianCertificate:
-        words = {name: getattr(self, name) for name in ("assumptions", "action_names", "log_notes", "goal")}
-        return _concluded(self.noise, self.spending, allowed, **words)
+        kept = ("assumptions", "action_names", "log_notes", "goal", "suboptimality")
+        return _concluded(self.noise, self.spending, allowed, **{name: getattr(self, name) for name in kept})
 
     excessive_tail: ClassVar[str] = ""  # type: ignore[misc]  # there is no tail
     in_noise: ClassVar[str] = ""  # type: ignore[misc]  # bounds are exact, and estimates are their middles
@@ -394,7 +394,7 @@ class GaussianCertificate(Certificate):
     @internal
     def missing(self) -> str:
         """As of a `Certificate`."""
-        if self.samples_needed is None and 0 < self.estimated < inf:
+        if self.samples_needed is None and self.required < self.estimated < inf:
             return "no number of samples suffices with these cells: use more of them"
         return super().missing
 
@@ -426,7 +426,7 @@ class AffineGaussian(Declaration):
 
     std: float
     cells: int = CELLS
-    uses: ClassVar[tuple[str, ...]] = ("delta", "samples", "rng", "tube", "regret")
+    uses: ClassVar[tuple[str, ...]] = ("delta", "samples", "rng", "tube", "regret", "suboptimality")
     is_random: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -466,6 +466,7 @@ class AffineGaussian(Declaration):
         samples: int | None,
         rng: Any,
         tube: float | None,
+        suboptimality: float | None = None,
         **_: Any,  # settings of searches
     ) -> GaussianCertificate:
         """What is proved of a reward; settings are as in `certify`."""
@@ -477,7 +478,8 @@ class AffineGaussian(Declaration):
         function, discount = unpack(reward, discount)
         check_known(discount=discount, expert=expert)
         policy = as_policy(expert, origin.n_actions, origin.action_names)
-        theorem = self.theorem(origin, policy, discount=as_probability(discount, "discount"), tube=tube)
+        asked: dict[str, Any] = {"tube": tube, "suboptimality": suboptimality}
+        theorem = self.theorem(origin, policy, discount=as_probability(discount, "discount"), **asked)
         case = theorem.case(function)
         if isinstance(origin, Logged):
             return case.conclude(origin.data, delta=delta)
@@ -485,9 +487,17 @@ class AffineGaussian(Declaration):
         return case.conclude(draws.record(), delta=delta)
 
     @internal
-    def theorem(self, source: Source, policy: Policy, *, discount: float, tube: float | None) -> ByKnownNoise:
+    def theorem(
+        self,
+        source: Source,
+        policy: Policy,
+        *,
+        discount: float,
+        tube: float | None,
+        suboptimality: float | None = None,
+    ) -> ByKnownNoise:
         """The theorem by which a search proves rewards."""
-        return ByKnownNoise(source, self, policy, discount, tube)
+        return ByKnownNoise(source, self, policy, discount, tube, as_share(suboptimality))
 
 
 class NoiseCase(NamedTuple):
@@ -501,6 +511,7 @@ class NoiseCase(NamedTuple):
     allowed: float  # the half-width of the tube that was asked for; 0 for an expert of one action
     rows: tuple[str, str]  # how transitions depend on each other, and what is assumed of that
     notes: tuple[str, ...]  # what is assumed of the reward and of the expert, in words
+    suboptimality: Suboptimality | None = None  # of an inexact expert
 
     @classmethod
     def of(
@@ -512,6 +523,7 @@ class NoiseCase(NamedTuple):
         policy: Policy,
         discount: float,
         tube: float | None,
+        suboptimality: float | None = None,
     ) -> NoiseCase:
         """Look up the reward and the expert at the nodes; refuse experts that no proof exists for."""
         values, notes = _reward_at_nodes(function, source.domain, declared.cells, source.n_actions)
@@ -525,8 +537,11 @@ class NoiseCase(NamedTuple):
         if policy.constant is None:
             notes = (*notes, str(ExpertGrid(source.domain, support)))
         notes = (*notes, *([policy.assumption] if policy.assumption else []))
-        allowed = 0.0 if is_constant else allowed_tube(tube, source.domain)
-        return cls(source, discount, declared.std, values, actions, allowed, _rows_of(source), notes)
+        is_everywhere = is_constant or (suboptimality is not None and tube is None)
+        allowed = 0.0 if is_everywhere else allowed_tube(tube, source.domain)
+        nodes, used = np.linspace(*source.domain[0], values.shape[-1])[:, None], np.unique(actions)
+        within = declared_at(suboptimality, nodes, values[used] if values.ndim == 2 else values[None], used.tolist())
+        return cls(source, discount, declared.std, values, actions, allowed, _rows_of(source), notes, within)
 
     def sums(self, log: Transitions) -> KnownNoise:
         """The numbers that a proof from these transitions rests on."""
@@ -562,6 +577,7 @@ class NoiseCase(NamedTuple):
             action_names=self.source.action_names,
             log_notes=self.source.notes,
             goal=goal,
+            suboptimality=self.suboptimality,
         )
 
 
@@ -575,8 +591,9 @@ class NoisePlan(NamedTuple):
         """What as many transitions of each action should prove: errors of drifts fall like n^−½."""
         noise, drift = self.training, self.training.drift(delta)
         smaller = drift._replace(shape=drift.shape * (noise.sums.counts.min() / samples))
-        margin, reading, span = noise.read(noise.bounds_for(smaller), self.case.allowed)
-        return Forecast(margin.value, margin.estimated, reading.regret, max(span, 0.0), 0.0)
+        least = required(self.case.suboptimality, self.case.discount)
+        margin, reading, span = noise.read(noise.bounds_for(smaller), self.case.allowed, least)
+        return Forecast(margin.value - least, margin.estimated - least, reading.regret, max(span, 0.0), 0.0)
 
     def conclude(
         self, fresh: Pool, *, delta: float, others: dict[str, float], goal: float | None
@@ -601,10 +618,12 @@ class ByKnownNoise(NamedTuple):
     policy: Policy  # the expert
     discount: float  # γ
     tube: float | None  # the half-width asked for, if any
+    suboptimality: float | None = None  # of an inexact expert, as a share
 
     def case(self, reward: Any) -> NoiseCase:
         """What is to be proved of a reward."""
         problem: dict[str, Any] = {"policy": self.policy, "discount": self.discount, "tube": self.tube}
+        problem["suboptimality"] = self.suboptimality
         return NoiseCase.of(reward, self.source, self.declared, **problem)
 
     def plan(self, reward: Any, training: Pool, **settings: Any) -> NoisePlan:
@@ -663,7 +682,8 @@ def _reward_at_nodes(function: Any, domain: Box, cells: int, n_actions: int) -> 
 
 def _concluded(noise: KnownNoise, spending: dict[str, float], allowed: float, **words: Any) -> GaussianCertificate:
     """Read the bounds: margin, tube and regret."""
-    worst, (margins, regret, tube), span = noise.read(noise.bounds(spending["drift"]), allowed)
+    least = required(words.get("suboptimality"), noise.discount)
+    worst, (margins, regret, tube), span = noise.read(noise.bounds(spending["drift"]), allowed, least)
     each = [[margin.value for margin in margins]] if tube is None and worst.value > -inf else []
     return GaussianCertificate(
         margin=worst.value,

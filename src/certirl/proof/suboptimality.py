@@ -65,6 +65,11 @@ class Suboptimality(Record):
         return f"within {-rounded_down(-self.amount):.3g} ({self.share:g} of the {least:.3g} that R spans)"
 
 
+def required(suboptimality: Suboptimality | None, discount: float) -> float:
+    """What a margin must exceed: 0, or −ξS/γ for an inexact expert."""
+    return 0.0 if suboptimality is None else -suboptimality.amount / discount
+
+
 def as_share(suboptimality: Any) -> float | None:
     """The share asked for; None where every action must be strictly best."""
     if suboptimality is None:
@@ -92,11 +97,22 @@ def declared(
     return Suboptimality(share, span, places, tuple(each[0][1]))
 
 
+def declared_at(share: float | None, states: Array, values: Array, used: Sequence[int]) -> Suboptimality | None:
+    """The same for a reward that is linear between these states, from its values under actions ``[u, n]``."""
+    if share is None:
+        return None
+    places, actions, height = _ends(states, values, used)
+    return Suboptimality(share, height, places, tuple(actions))
+
+
 @lru_cache(maxsize=16)
 def _extremes(reward: BoundedReward, used: tuple[int, ...]) -> tuple[Array, list[int], float]:
     """Where a reward is about largest and least under these actions ``[2, d]``, under which, and the difference."""
     states = trial_states(reward.domain)
-    values = np.stack([reward(states, action if reward.of_actions else None) for action in used])
+    return _ends(states, np.stack([reward(states, action if reward.of_actions else None) for action in used]), used)
+
+
+def _ends(states: Array, values: Array, used: Sequence[int]) -> tuple[Array, list[int], float]:
+    """The same of values at states ``[u, n]``, a row for each action."""
     ends = np.array([np.unravel_index(values.argmax(), values.shape), np.unravel_index(values.argmin(), values.shape)])
-    height = float(values.max() - values.min())
-    return states[ends[:, 1]], [used[index] for index in ends[:, 0]], height
+    return states[ends[:, 1]], [int(used[index]) for index in ends[:, 0]], float(values.max() - values.min())

@@ -460,7 +460,8 @@ def _search(asked: Request, case: Case, learner: Learner, pools: tuple[Pool, Poo
     training, fresh = pools
     theorem: Theorem = ByColumns(case)
     if asked.dynamics is not None:
-        theorem = asked.dynamics.theorem(asked.origin, asked.policy, discount=asked.discount, tube=asked.tube)
+        share: dict[str, Any] = {"tube": asked.tube, "suboptimality": asked.suboptimality}
+        theorem = asked.dynamics.theorem(asked.origin, asked.policy, discount=asked.discount, **share)
     settings: dict[str, Any] = {"delta": asked.delta, "regret": asked.regret, "say": speaker(asked.progress)}
     if training.grows:
         return search(theorem, learner, training, fresh, budget=budget, watch=announcer(asked.progress), **settings)
