@@ -195,7 +195,7 @@ def _through(grid: Cells, coefficients: Array, states: Array, wanted: Array) -> 
 def _standard_error(model: EffectModel, w: Array) -> float:
     """Of a difference of two actions' values, root mean square over the states; 0 where it is not known."""
     noise = model.effects.noise
-    return float(np.sqrt(w @ noise @ w)) if isinstance(noise, np.ndarray) else 0.0
+    return max(float(w @ noise @ w), 0.0) ** 0.5 if isinstance(noise, np.ndarray) else 0.0  # may be rounding
 
 
 def _smoothed(grid: Cells, coefficients: Array, room: float, weights: Array) -> Array:
