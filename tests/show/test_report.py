@@ -272,11 +272,13 @@ def test_reports_are_written_whole_or_not_at_all(tmp_path):
     written = record("action").report(tmp_path / "answer")
     assert written == tmp_path / "answer.html"
     assert written.read_text(encoding="utf-8") == page("action")
+    refuted = record("refutation").report(tmp_path / "refuted")
+    assert refuted.read_text(encoding="utf-8") == page("refutation")
     with pytest.raises(IsADirectoryError, match="it is a folder"):
         record("action").report(tmp_path)
     with pytest.raises(TypeError, match="a report is about a solution, a certificate or a refutation, got Reward"):
         report.write(record("action").reward, tmp_path / "none.html")
-    assert list(tmp_path.iterdir()) == [written]
+    assert {*tmp_path.iterdir()} == {written, refuted}
 
 
 def test_a_file_gives_the_same_report_but_for_its_name(tmp_path):

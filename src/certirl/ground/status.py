@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from enum import Enum
 from math import ceil, inf, isfinite
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from certirl.ground import archive
@@ -315,6 +317,19 @@ class Claim(archive.Saved):
         """What was declared of the dynamics, in words by name."""
         tail = "none was declared" if self.tail is None else f"{self.tail:g}"
         return {"columns": "; ".join(dict.fromkeys(str(ground.columns) for ground in self.grounds)), "tail": tail}
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write one page about the proof, which a browser opens without a network; returns its path.
+
+        Example:
+            >>> heated = certirl.problems.thermostat(noise=3.0)
+            >>> given = {"discount": 0.7, "columns": certirl.Legendre(7), "tail": heated.tail, "samples": 20_000}
+            >>> certirl.certify(lambda states: states[:, 0], heated, expert=0, rng=1, **given).report("proof").name
+            'proof.html'
+        """
+        from certirl.show import report
+
+        return report.write(self, path)
 
     def _headline(self) -> str:
         return self.statement

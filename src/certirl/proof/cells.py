@@ -8,11 +8,9 @@ is in docs/notes/deterministic.md.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -386,17 +384,6 @@ class CellCertificate(Claim):
         from certirl import plots
 
         return plots.certificate(self, ax=ax, path=path)
-
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Write one page about the proof, which a browser opens without a network; returns its path.
-
-        Example:
-            >>> proof.report("proof.html").name
-            'proof.html'
-        """
-        from certirl.show import report
-
-        return report.write(self, path)
 
     @internal
     def lines(self) -> list[tuple[str, str]]:

@@ -6,11 +6,9 @@ An expert of one action is compared with every other action over the whole box. 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -366,17 +364,6 @@ class Certificate(Claim):
     def domain(self) -> Box:
         """The box of states, of the components with a reward."""
         return as_domain(tuple(side for ground in self.grounds for side in ground.surrogate.columns.domain))
-
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Write one page about the proof, which a browser opens without a network; returns its path.
-
-        Example:
-            >>> certificate.report("proof.html").name
-            'proof.html'
-        """
-        from certirl.show import report
-
-        return report.write(self, path)
 
     def advantage(self, states: ArrayLike) -> tuple[Array, Array]:
         """The expert's advantage D_a(s) over every action a, divided by γ: estimates and lower bounds, ``[A, n]`` each.
