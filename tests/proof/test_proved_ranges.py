@@ -84,6 +84,27 @@ def test_ranges_of_random_rooms_hold_the_truth(seed):
     assert ranges.low[3] <= -2 * target <= ranges.high[3]
 
 
+def test_on_a_box_all_rewards_that_explain_the_expert_lie_within():
+    whirl = certirl.problems.whirl()
+    features = {"x": lambda states: states[:, 0], "y": lambda states: states[:, 1]}
+    method = certirl.FeatureForm(features)
+    asked = {"expert": 1, "discount": 0.7, "rng": 0, "samples": 2_000, "trials": 0}
+    solution = certirl.solve(whirl, method=method, **asked)
+    known = {"source": whirl, "tail": whirl.tail, "columns": 28, "samples": 50_000, "rng": 1, "delta": 0.05}
+    ranges = solution.ranges(ratios=[("y", "x")], **known)
+    assert ranges.high[0] < 0 and np.isfinite(ranges.low).all() and np.isfinite(ranges.high).all()
+    explaining = 0
+    for angle in np.linspace(0, 2 * np.pi, 24, endpoint=False):
+        weights = np.array([np.cos(angle), np.sin(angle)])
+        if whirl.true_margin(certirl.Reward(solution.reward.basis, weights), discount=0.7, expert=1) < 0:
+            continue
+        scaled = weights * (np.abs(ranges.found[:2]) @ ranges.sizes) / (np.abs(weights) @ ranges.sizes)
+        assert (ranges.low[:2] <= scaled).all() and (scaled <= ranges.high[:2]).all()
+        assert ranges.low[2] <= np.tan(angle) <= ranges.high[2]
+        explaining += 1
+    assert explaining > 3
+
+
 def test_beyond_the_ends_another_policy_is_optimal(ranges):
     def switches(ratio):
         reward = lambda states: -(states[:, 0] ** 2) - ratio * states[:, 0]  # noqa: E731
