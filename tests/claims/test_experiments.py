@@ -13,6 +13,7 @@ import study
 PARTS = {
     "arch": ("lines", "known", "repeated"),
     "certificates": ("theorems",),
+    "costs": ("harvest",),
     "components": ("solvable", "time", "certified", "soundness"),
     "known_noise": ("truth",),
     "soft": ("coverage", "width", "accuracy"),

@@ -19,6 +19,10 @@ from certirl.problems.dynamics import random_polynomial as random_polynomial
 from certirl.problems.dynamics import thermostat as thermostat
 from certirl.problems.dynamics import unsolvable as unsolvable
 from certirl.problems.dynamics import whirl as whirl
+from certirl.problems.paid import Harvest as Harvest
+from certirl.problems.paid import Queue as Queue
+from certirl.problems.paid import harvest as harvest
+from certirl.problems.paid import queue as queue
 from certirl.problems.soft import Buses as Buses
 from certirl.problems.soft import buses as buses
 from certirl.problems.soft import read_buses as read_buses
@@ -41,9 +45,11 @@ __all__ = [
     "circle",
     "comfort",
     "factorised",
+    "harvest",
     "independent",
     "judge",
     "optimal_policy",
+    "queue",
     "random_independent",
     "random_polynomial",
     "read_buses",
