@@ -9,12 +9,13 @@ from math import exp, inf
 
 import numpy as np
 
+from certirl.fit.logit import placed
 from certirl.functions.frame import frame
 from certirl.functions.inequalities import hoeffding_norm, log_term
 from certirl.ground.domain import Array, mesh
 from certirl.proof.certificate import Ground
 from certirl.proof.functionals import workings
-from certirl.proof.odds import Odds, Parts, leverage, placed, spread_of
+from certirl.proof.odds import Odds, Parts, leverage, spread_of
 
 _BLOCK = 4096  # states worked on at once
 _CELLS = {1: 4000, 2: 200, 3: 50}  # along each coordinate, for suprema of functions that are no expansions
