@@ -157,3 +157,28 @@ def test_costs_of_a_reward(room):
     assert certirl.Reward(Legendre(2), [[0.0, 1.0], [0.0, 1.1]]).costs is None
     with pytest.raises(ValueError, match="costs"):
         certirl.ValueForm(costs="yes")
+
+
+def test_a_reward_with_learned_costs_is_certified_checked_and_kept(tmp_path):
+    room = comfort(noise=0.3)
+
+    def reward(states, action):
+        return room.reward(states) - COST * (np.asarray(action) != 1)
+
+    expert = optimal_policy(room.dynamics, reward, discount=DISCOUNT)
+    asked = {"delta": 0.05, "tail": room.dynamics.tail, "samples": 100_000, "trials": 1_000, "tube": 0.1, "rng": 0}
+    solution = certirl.solve(room.dynamics, expert=expert, discount=DISCOUNT, **asked)
+    assert solution.status == "certified" and solution.reward.of_actions
+    assert "a cost of each action: " in str(solution).splitlines()[0]
+    truth = judge(room.dynamics, solution.reward, expert, discount=DISCOUNT)
+    away = expert.away(truth.truth.states) > 0.1
+    assert truth.margins[away].min() >= solution.certificate.margin > 0
+    path = solution.save(tmp_path / "frugal")
+    assert certirl.check(path).verdict == "confirmed"
+    np.testing.assert_array_equal(certirl.load(path).reward.costs, solution.reward.costs)
+    exported = solution.reward.export(tmp_path / "frugal.py").read_text()
+    names: dict = {}
+    exec(exported, names)
+    states = np.linspace(-1, 1, 11)
+    for action in range(3):
+        np.testing.assert_allclose(names["reward"](states[:, None], action), solution.reward(states, action), rtol=1e-9)

@@ -199,7 +199,7 @@ class ValueWords(Words):
         """The first line: the status with its cause."""
         solution = self.of
         if solution.status == "certified" and solution.certificate is not None:
-            return solution.certificate.statement
+            return f"{solution.certificate.statement}{self._costs()}"
         if solution.status == "infeasible" and (solution.refutation is not None or solution.reward is not None):
             return self.unexplained
         more = {"solved": ", not validated", "validated": ", not certified"}.get(solution.status, "")
