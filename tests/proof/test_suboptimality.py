@@ -184,9 +184,15 @@ def test_solve_proves_what_was_declared(tmp_path):
     assert certirl.load(solution.save(tmp_path / "answer")).certificate.suboptimality.share == 0.3
 
 
-def test_without_a_proof_it_is_refused():
+def test_without_a_proof_it_is_for_experts_of_one_action():
     with pytest.raises(ValueError, match="suboptimality is for a certificate: pass delta too"):
-        certirl.solve(COINS, expert=0, discount=DISCOUNT, rng=0, suboptimality=0.1)
+        certirl.solve(COINS, expert=switching(0.1), discount=DISCOUNT, rng=0, suboptimality=0.1)
+    asked = {"expert": 0, "discount": DISCOUNT, "columns": 2, "basis": Legendre(2), "samples": 20_000, "rng": 0}
+    assert certirl.solve(NEARLY, **asked).status == "infeasible"
+    found = certirl.solve(NEARLY, suboptimality=0.2, **asked)
+    assert found.status == "solved" and "optimal within" in str(found) and "strict" not in str(found)
+    assert found.margin < 0 and DISCOUNT * found.margin / span(found.reward) > -0.2
+    assert certirl.solve(NEARLY, suboptimality=0.01, **asked).status == "undetermined"
 
 
 NEARLY = Coins((0.65, 0.35), (0.25, -0.25))  # action 0 is better under a rising reward but where s < −0.6

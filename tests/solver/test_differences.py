@@ -70,6 +70,15 @@ def test_rewards_of_soft_experts_differ_where_they_do_and_seldom_otherwise():
     assert "ann and ben: rewards differ: R of down by" in str(found)
 
 
+def test_all_proofs_share_one_delta():
+    log = certirl.problems.soft_walk(clipped=True).log(episodes=400, steps=25, rng=0)
+    asked = {"discount": 0.9, "expert": SOFT, "basis": certirl.Legendre(4), "rng": 0}
+    asked |= {"dynamics": certirl.dynamics.AffineGaussian(std=0.25)}
+    found = certirl.compare(log, by=np.arange(len(log)) // 5_000, delta=0.06, **asked)
+    proofs = [found.together.proof, *(answer.proof for answer in found.each.values())]
+    assert [proof.delta for proof in proofs] == pytest.approx([0.02] * 3)
+
+
 def test_a_column_of_a_table_names_the_people():
     pandas = pytest.importorskip("pandas")
     log, person = decisions([0.0, 0.5], np.random.default_rng(2), count=600)

@@ -18,7 +18,7 @@ from certirl.data.transitions import Transitions, action_in_words
 from certirl.fit.witness import place_of
 from certirl.functions.reward import values_of
 from certirl.ground.domain import Array
-from certirl.ground.doors import as_labels, shown
+from certirl.ground.doors import as_delta, as_labels, shown
 from certirl.ground.records import Record
 from certirl.ground.work import Report, watched
 from certirl.solver.methods import SoftExpert
@@ -137,7 +137,7 @@ def compare(
         expert: "observed", the default, for policies estimated from the rows of each person; or a `SoftExpert`.
         rng: a seed or Generator.
         progress: as in `solve`, of people.
-        **settings: of `solve`.
+        **settings: of `solve`. ``delta`` is divided among all answers, so that all that is proved is true together.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -170,6 +170,8 @@ def compare(
         known = 'expert must be "observed" or a certirl.SoftExpert, as what people do is compared'
         raise ValueError(f"{known}, got {shown(expert)}")
     asked = {"progress": False, **settings, "discount": discount, "rng": int(as_generator(rng).integers(2**62))}
+    if asked.get("delta") is not None:  # all proofs together, that for everyone included
+        asked["delta"] = as_delta(asked["delta"]) / (len(people) + 1)
     parts = {name: rows.where(chosen) for name, chosen in people.items()}
     policies = {} if is_soft else {name: policy_from(part) for name, part in parts.items()}
     solved = (_answer(parts[name] if is_soft else rows, policies.get(name, expert), asked) for name in people)

@@ -231,7 +231,8 @@ def _check_effect(asked: Request, given: Mapping[str, Any]) -> None:
         why |= {name: for_simulators(name) for name in ("samples", "paired", "trials")}
         why["regret"] = "no more can be drawn from a log: leave regret out, the certificate states what is proved"
     if asked.delta is None:
-        for name in ("tail", "tube", "regret", "suboptimality"):
+        by_program = ("suboptimality",) if isinstance(asked.method, Program) else ()
+        for name in {"tail", "tube", "regret", "suboptimality"}.difference(by_program):
             why[name] = (
                 f"{setting(name)} is for a certificate: pass {setting('delta')} too, or leave {setting(name)} out"
             )

@@ -148,8 +148,8 @@ def solve(
         tube: with ``delta``, how far from a switch the expert must be proved strictly best, in units of the state.
         regret: with ``delta``, draw until following the expert is proved to cost at most this share of the span of the
             value.
-        suboptimality: with ``delta``, of an inexact expert: how much less than the best its actions may be worth, as a
-            share of what the reward spans, as in `certify`.
+        suboptimality: of an inexact expert: how much less than the best its actions may be worth, as a share of what
+            the reward spans, as in `certify`. With ``delta``, or for an expert of one action.
         rng: a seed or Generator; needed with a simulator.
         progress: True, False, None for a line if standard error is a terminal, or a function ``(done, total)``.
         map: a number of threads, a Dask client or an executor; all cores if left out. Results do not depend on it.
@@ -234,8 +234,17 @@ def _estimated(asked: Request, method: Program) -> Solution:
         cover=method.cover,
         slack=method.slack,
     )
+    recovery = _allowing(recovery, fit.criteria, asked.suboptimality)[0]
     names = (asked.moments or asked.origin).action_names
     return build(*fit, recovery, choice=choice.why, independence=independence, further=further, action_names=names)
+
+
+def _allowing(recovery: Recovery, criteria: Sequence[Bellman], share: float | None) -> list[Recovery]:
+    """In place of a conflict what an inexact expert may do: rewards for it, or that none was found."""
+    if share is None or recovery.status != "infeasible" or len(criteria) > 1:
+        return [recovery]
+    missed = replace(recovery, finding=Reason.NOT_WITHIN.finding(share=share), witness=None)
+    return inexact(criteria[0], share) or [missed]
 
 
 def _stream(asked: Request, samples: int, rng: np.random.Generator, *, is_design: bool = True) -> Any:
@@ -410,11 +419,8 @@ class ProgramLearner:
         for objective in self._objectives:
             recovery = recover(fit.criteria, components=self._choice.components, objective=objective)
             if recovery.status != "solved":  # for no objective
-                candidates, share = [], self.case.suboptimality
-                if recovery.status == "infeasible" and share is not None and len(fit.criteria) == 1:
-                    candidates = inexact(fit.criteria[0], share)
-                    missed = replace(recovery, finding=Reason.NOT_WITHIN.finding(share=share), witness=None)
-                    recovery = candidates[0] if candidates else missed
+                allowed = _allowing(recovery, fit.criteria, self.case.suboptimality)
+                candidates, recovery = [each for each in allowed if each.reward is not None], allowed[0]
                 break
             candidates.append(recovery)
         if len(candidates) > 1 and candidates[0].margin > 0:

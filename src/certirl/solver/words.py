@@ -128,7 +128,7 @@ class ProgramWords(Words):
     def _is_plain(self) -> bool:
         """Whether nothing but noise, which has its own words, stands against the answer."""
         usual = 1 + self.of.within_noise
-        return self.of.certificate is None and len(self.of.findings) <= usual
+        return self.of.certificate is None and len(self.of.findings) <= usual and self.of.margin > 0
 
     def lines(self) -> dict[str, Texts]:
         """All other lines, by name; those without texts are left out."""
