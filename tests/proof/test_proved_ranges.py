@@ -84,6 +84,19 @@ def test_ranges_of_random_rooms_hold_the_truth(seed):
     assert ranges.low[3] <= -2 * target <= ranges.high[3]
 
 
+def test_bounds_from_below_are_those_that_the_certificates_give(ranges):
+    low, high = _bands(ranges.proofs, ROOM.dynamics, ROOM.expert)
+    states = ROOM.dynamics.domain.mesh(1_001)
+    taken = ROOM.expert(states)
+    for index, proof in enumerate(ranges.proofs):
+        _, least = proof.advantage(states)
+        order = [(better, other) for b, a in ((0, 1), (0, 2), (1, 2)) for better, other in ((b, a), (a, b))]
+        given = np.concatenate([least[other, taken == better] for better, other in order])
+        known = ~np.isnan(given)  # beside a switch either action counts as taken
+        assert (given[known] <= low[known, index] + 1e-12).all()
+        assert np.isclose(given, low[:, index], rtol=1e-12).mean() > 0.99 and (low < high).all()
+
+
 def test_on_a_box_all_rewards_that_explain_the_expert_lie_within():
     whirl = certirl.problems.whirl()
     features = {"x": lambda states: states[:, 0], "y": lambda states: states[:, 1]}
