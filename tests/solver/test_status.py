@@ -40,7 +40,8 @@ def test_the_status_is_that_of_the_weakest_finding():
 
 @pytest.mark.parametrize("seed", sizes(1, 0, 2))
 def test_an_inventory_that_planning_on_the_reward_empties_is_not_validated(seed):
-    found = certirl.solve(Inventory(), expert=orders, discount=0.95, rng=seed)
+    of_states = certirl.ValueForm(costs=False)
+    found = certirl.solve(Inventory(), expert=orders, discount=0.95, rng=seed, method=of_states)
     plan = certirl.planning.plan(Inventory(), found.reward, discount=0.95)
     ordered = (plan(np.linspace(0, 5, 101)[:, None]) > 0).mean()
     assert max(found.stats.planned_regret, found.stats.planned_loss) > 0.04
@@ -48,6 +49,14 @@ def test_an_inventory_that_planning_on_the_reward_empties_is_not_validated(seed)
         assert found.status == "undetermined" and "so that R does not explain it" in str(found).splitlines()[0]
     else:
         assert found.status == "solved" and "planning on R alone is" in str(found).splitlines()[0]
+
+
+def test_an_inventory_with_costs_of_orders_is_validated_and_orders():
+    found = certirl.solve(Inventory(), expert=orders, discount=0.95, rng=2)
+    plan = certirl.planning.plan(Inventory(), found.reward, discount=0.95)
+    assert found.reward.costs[0] == 0 < found.reward.costs[1:].min() and found.status == "validated"
+    assert (plan(np.linspace(0, 4, 81)[:, None]) > 0).mean() > 0.9
+    assert (plan(np.linspace(6, 20, 141)[:, None]) == 0).all()
 
 
 def test_where_no_fresh_state_is_judged_nothing_is_validated():
