@@ -156,7 +156,8 @@ def random_expert(seed: int, kind: str) -> Expert:
     """A random soft expert."""
     rng = np.random.default_rng([seed, 26])
     plane, actions = kind == PLANE, int(rng.integers(2, 5))
-    basis = certirl.product(certirl.Legendre(2), certirl.Legendre(2)) if plane else certirl.Legendre(rng.integers(2, 4))
+    side = certirl.Legendre(2 if plane else int(rng.integers(2, 4)))
+    basis = certirl.product(side, side) if plane else side
     theta = rng.normal(size=(actions, basis.size)) * 0.5
     theta[0] = 0
     return Expert(
@@ -256,7 +257,8 @@ def measure(task: list[Any]) -> dict[str, Any]:
     rng, known = np.random.default_rng([seed, steps, 28]), what == OWN
     expert = walk_with(size, clipped=known)
     log = expert.log(steps // EPISODE, EPISODE, rng)
-    source, soft, asked = log, certirl.SoftExpert(reference=0), {}
+    source: Any = log
+    soft, asked = certirl.SoftExpert(reference=0), dict[str, Any]()
     if known:
         asked = {"dynamics": certirl.dynamics.AffineGaussian(expert.std)}
     else:
@@ -415,7 +417,7 @@ def estimate(task: list[Any]) -> dict[str, Any]:
         return walk.reward(states, 0)
 
     soft = certirl.SoftExpert(reference=0, reference_reward=given)
-    fixed = {"basis": certirl.Legendre(5), "columns": certirl.Legendre(7)}
+    fixed: dict[str, Any] = {"basis": certirl.Legendre(5), "columns": certirl.Legendre(7)}
     found: dict[str, Any] = {
         "certirl": certirl.solve(log, discount=walk.discount, expert=soft).reward,
         "certirl, degrees of the prototype": certirl.solve(log, discount=walk.discount, expert=soft, **fixed).reward,
