@@ -137,3 +137,14 @@ def test_tests_of_a_true_model_are_as_large_as_their_freedom_says():
                       for test in (memory_test(fit, log), higher_degree_test(fit, log))])  # fmt: skip
     assert (np.abs(np.mean(found, axis=0)) < 4 / np.sqrt(200)).all()
     assert np.std(found, axis=0) == pytest.approx(1, abs=0.3)
+
+
+def test_what_too_few_decisions_speak_of_is_not_tested():
+    """After a new engine another one is all but impossible: a month in which chance has it is no memory."""
+    for seed in (0, 1):
+        log = certirl.problems.buses().log(buses=104, months=78, rng=seed)
+        fit = choose_logit(log, log.domain, None, reference=0, periodic=()).logit
+        assert memory_test(fit, log).freedom == 0 < higher_degree_test(fit, log).freedom
+    solution = certirl.solve(log, discount=0.9, expert=certirl.SoftExpert(reference=0), rng=0,
+                             effects={1: certirl.dynamics.Resets(0.0, 0)})  # fmt: skip
+    assert {test.what for test in solution.tests} == {"log-odds of a higher degree"}

@@ -27,6 +27,7 @@ RIDGE = 0.01  # of a free logit: rare actions leave some directions open
 DEGREES = {1: 16, 2: 8, 3: 5}  # of the log-odds at most, by the number of coordinates; 3 for more of these
 PER_FUNCTION = 5  # decisions for an action, of the rarest one, for each function
 PATIENCE = 2  # degrees without a better likelihood after which no higher ones are tried
+FEWEST_EVENTS = 5.0  # information on a function, in decisions, from which a limit law is trusted
 GROUPS = 10  # of decisions with similar probabilities, whose shares are compared with these
 HIGHER, BEFORE, FREE = "log-odds of a higher degree", "the action before", "free log-odds"  # that are tested
 _STEPS = 60  # of Newton's method at most
@@ -336,7 +337,8 @@ class FitTest(Record):
 def score_test(logit: Logit, decisions: Transitions, functions: Callable[[slice], Array], what: str) -> FitTest:
     """Whether further functions of a decision's past ``[n, q]`` would say more of it than x does.
 
-    Rao's score test: of greatest likelihood in x, the slope in the further functions is noise.
+    Rao's score test: of greatest likelihood in x, the slope in the further functions is noise. Functions of which the
+    decisions hold too little information for a limit law are left out, such as the action before if it is rare.
     """
     others, states, actions = logit.others, decisions.states, decisions.actions
     slope, curve = np.zeros(()), np.zeros(())
@@ -347,6 +349,9 @@ def score_test(logit: Logit, decisions: Transitions, functions: Callable[[slice]
         chances = here.chances[:, others]
         weights = chances[:, :, None] * (np.eye(len(others)) - chances[:, None, :])
         curve = curve + np.einsum("ncd,ni,nj->cidj", weights, both, both, optimize=True)
+    known = np.einsum("cici->ci", curve)
+    kept = (np.arange(slope.shape[1]) < logit.basis.size) | (known.min(axis=0) >= FEWEST_EVENTS)
+    slope, curve = slope[:, kept], curve[:, kept][:, :, :, kept]
     return chi_squared(slope.ravel(), curve.reshape(slope.size, -1), what, len(others) * logit.basis.size)
 
 

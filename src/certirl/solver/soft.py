@@ -355,7 +355,7 @@ def _concluded(
         counts=tuple(dynamics.log.counts.tolist()),
         likelihood=likelihood,
         calibration=_calibration(fitted, decisions),
-        tests=tuple(test for test in tests if test is not None),
+        tests=tuple(test for test in tests if test is not None and test.freedom),
         assumed=tuple(_assumed(asked, names)),
         seed=seed,
         action_names=names,
