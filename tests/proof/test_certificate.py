@@ -296,3 +296,14 @@ def test_numba_that_was_missing_once_is_found_later(monkeypatch):
         without.setitem(sys.modules, "certirl.kernels.fused", None)
         assert _EvidenceTotals(surrogate, compiled=True).length < CHUNK
     assert _EvidenceTotals(surrogate, compiled=True).length == CHUNK
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_components_without_a_reward_are_left_out_of_a_proof(count):
+    problem = certirl.problems.factorised(seed=0, components=max(count, 2))
+    parts = as_components(problem.components if count > 1 else [[0, 1]], Legendre(3), problem.domain)
+    columns = [part.basis for part in parts]
+    case = Case.of(0, columns, n_actions=problem.n_actions, discount=DISCOUNT, tail=0.0, components=parts)
+    own = [certirl.Reward(basis, float(number != 1) * np.eye(basis.size)[1]) for number, basis in enumerate(columns)]
+    whole = certirl.Reward.sum(own, [part.coordinates for part in parts])
+    assert [one is None for one in case.rewards(whole)] == [number == 1 for number in range(count)]

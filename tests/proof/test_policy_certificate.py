@@ -509,3 +509,9 @@ def test_a_budget_too_small_for_any_policy_is_refused_at_once(budget):
     with pytest.raises(ValueError, match="samples must be at least 400 for 3 columns"):
         certirl.solve(room.dynamics, samples=budget, **asked)
     assert certirl.solve(room.dynamics, samples=400, **asked).status != "certified"
+
+
+def test_where_nothing_is_bounded_no_span_of_v_is_claimed(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0, "tube": 0.2}
+    few = certirl.certify(problem.reward, problem.dynamics, samples=60, rng=0, **settings)
+    assert few.value_span == 0 and few.regret == few.relative_regret == np.inf
