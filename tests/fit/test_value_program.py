@@ -256,3 +256,14 @@ def test_the_stated_noise_of_regressed_effects_is_their_spread_over_repeated_log
         found.append((second - first)[:, 1])
         stated.append(regression.noise[1, 1])
     assert np.mean(stated) == pytest.approx(np.var(found, axis=0).mean(), rel=0.25)
+
+
+def test_margins_are_one_away_from_switches_and_shortfalls_are_what_is_missing_of_them():
+    effects = effects_of(Corridor())
+    rows = comparisons(effects, as_policy(home, 3))
+    places = effects.states[rows.which, 0]
+    assert (rows.margins == rows.profile[rows.which]).all() and (rows.margins[np.abs(places) > 0.6] == 1).all()
+    assert 0 <= rows.margins.min() < 0.5 and rows.margins.max() == 1
+    found = fit_value(rows, discount=0.9, reward_basis=Cells((9,)).on(effects.basis.domain), price=0.1)
+    missing = np.maximum(rows.margins - rows.gains(np.arange(len(rows))) @ found.value, 0)
+    assert found.shortfall == pytest.approx(missing) and (missing > 0).any()

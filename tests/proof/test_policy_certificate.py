@@ -515,3 +515,10 @@ def test_where_nothing_is_bounded_no_span_of_v_is_claimed(problem):
     settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0, "tube": 0.2}
     few = certirl.certify(problem.reward, problem.dynamics, samples=60, rng=0, **settings)
     assert few.value_span == 0 and few.regret == few.relative_regret == np.inf
+
+
+def test_tents_are_as_wide_in_tubes_whatever_the_unit_of_the_state(problem):
+    """They must cover the tube: a wide tube has wide tents."""
+    asked = {"n_actions": 3, "discount": 0.9, "tail": 0.0}
+    one, two = (Case.of(problem.expert, COLUMNS, tube=tube, **asked) for tube in (0.1, 0.2))
+    assert two.widths == pytest.approx(2 * one.widths) and two.widths.max() >= 0.2
