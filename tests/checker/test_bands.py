@@ -72,7 +72,7 @@ MAKERS = {
     ),
     "columns": lambda: columns(LINE, Legendre(2), TILTED, 20_000, 10_000, **FEW),
     "columns by own rows": lambda: columns(LINE, Legendre(2), TILTED, 40_000, **FEW),
-    "smooth columns": lambda: columns(TWO, TWO.basis, TWO.theta, 60_000, 40_000, **SMOOTH),
+    "smooth columns": lambda: columns(TWO, TWO.basis, TWO.theta, 60_000, 40_000, odds_tail=0.005, **SMOOTH),
     "columns of three actions": lambda: columns(
         THREE, THREE.basis, THREE.theta, 60_000, 40_000, reference=2, odds_tail=0.005, reference_reward=-1.0, **SMOOTH
     ),

@@ -242,3 +242,12 @@ def test_known_noise_is_refused_from_the_inequality_of_dvoretzky_kiefer_and_wolf
     states = np.arange(n) % 4 / 2 - 0.75 + 1e-3 * np.random.default_rng(1).uniform(size=n)
     rows = states[order], np.zeros(n, dtype=int), 0.1 * ndtri(bent)[order]
     assert bool(contradictions.of_drift(drift, *rows, np.random.default_rng(0))) == refused
+
+
+def test_the_levels_of_all_intervals_add_up_to_what_may_be_wrong(monkeypatch):
+    """Three lengths for each action: together they refuse true noise with half of the probability of this test."""
+    levels, plain = [], contradictions.excess
+    monkeypatch.setattr(contradictions, "excess", lambda *asked: levels.append(asked[-1]) or plain(*asked))
+    certirl.certify(reward, TANK, columns=Legendre(15), tail=TANK.tail, samples=20_000, **ASKED)
+    assert len(levels) == 2 and len(contradictions._HALVES) == 3
+    assert sum(3 * np.exp(-level) for level in levels) == pytest.approx(contradictions.MISTAKEN / 2)
