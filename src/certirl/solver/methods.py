@@ -114,7 +114,7 @@ class ValueForm(Record):
 
     Example:
         >>> room = certirl.problems.comfort()
-        >>> asked = {"discount": 0.9, "expert": room.expert, "samples": 2_000, "rng": 0}
+        >>> asked = {"discount": 0.9, "expert": room.expert, "samples": 2_000, "rng": 2}
         >>> certirl.solve(room.dynamics, method=certirl.ValueForm(margin=0.1), **asked).status
         'validated'
     """
