@@ -90,7 +90,7 @@ def log(*also: str) -> dict[str, dict[str, str]]:
             "--domain LOW HIGH": "interval of the states, once for each coordinate",
             "--actions ACTIONS": "number, or names: left,right (default: from the data)",
             "--periodic AXIS": "number of a periodic coordinate, 0 for the first",
-            "--outside OUTSIDE": "what leaves the domain (default refuse)",
+            "--outside OUTSIDE": "states outside (default refuse)",
         },
         "columns of tables, if they have other names": {
             "--state NAME …": "columns of the state",
@@ -127,11 +127,11 @@ def proof(delta: str, more: dict[str, str], samples: str) -> dict[str, dict[str,
             "--delta DELTA": delta,
             "--tail TAIL": f"what the columns miss of the dynamics: a number (0: nothing), {forms}, or FILE.py:NAME "
             "in Python",
-            "--known-noise STD": "in place of columns and a tail: s' is an affine drift plus Gaussian noise, clipped, "
-            "of one coordinate; this is the standard deviation of the noise, exactly",
-            "--tube WIDTH": "for policies: nearer than this to a switch nothing need be proved",
-            "--suboptimality SHARE": "of an inexact expert: how much less than the best its actions may be worth, as a "
-            "share of what the reward spans",
+            "--known-noise STD": "in place of columns and a tail, for one coordinate: s' is an affine drift plus "
+            "Gaussian noise of exactly this standard deviation, clipped",
+            "--tube WIDTH": "for policies: nothing need be proved so near a switch",
+            "--suboptimality SHARE": "by how much actions of an inexact expert may be worse than the best: a share of "
+            "the reward's span",
             **more,
             "--samples --max-samples N": f"transitions of each action to draw ({samples})",
             "--seed N": "of draws and of the division of a log (default 0)",

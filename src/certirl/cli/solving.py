@@ -171,21 +171,19 @@ VERBS = (
             **table.log("a file of certirl moments", table.SIMULATOR),
             **table.expert("γ, strictly between 0 and 1", "default 0"),
             "reward": {
-                **table.basis("chosen from held-out data"),
+                **table.basis("by held-out data"),
                 "--columns N": table.COLUMNS.format("chosen; for policies with --delta only"),
                 "--objective OBJECTIVE": f"for one action (default {OBJECTIVES[0]})",
                 "--cover RADIUS": "for one action: the paper's cover of the states",
                 "--slack PRICE": "soft form: the price of a shortfall",
-                "--margin SHARE": "for policies: within this share of the box beside a switch less is asked",
+                "--margin SHARE": "for policies: the share of the box beside a switch where less is asked",
                 "--smoothness PRICE": "for policies: the price of a rough value function",
             },
             **table.proof(
                 "certify; the probability of an error, at most",
                 {
-                    "--regret SHARE": "for policies: draw until the expert's regret is at most this share of the span "
-                    "of the value",
-                    "--trials N": "for policies: transitions of each action by which the answer is tried (default: as "
-                    "many as it took)",
+                    "--regret SHARE": "for policies: draw until the regret is at most this share of the value's span",
+                    "--trials N": "for policies: transitions per action that try the answer (default: as it took)",
                 },
                 "default 10,000; with --delta 1,000,000",
             ),
