@@ -359,7 +359,7 @@ SENTENCES = [
     (f"{LOG} --discount 0.8", "--discount is given twice"),
     (f"{LOG} -o a --output b", "--output is given twice"),
     (f"{LOG} --domain -1", "--domain: expected 2 arguments"),
-    (f"{LOG} --objective best", "--objective must be one of least-variance, smoothest, l1, max-margin, got 'best'"),
+    (f"{LOG} --objective best", "--objective must be one of smoothest, least-variance, l1, max-margin, got 'best'"),
     # Numbers.
     ("solve log.csv --discount 0,9", "--discount must be a number, got '0,9': write a decimal point"),
     ("solve log.csv --discount nine", "--discount must be a number, got 'nine'"),

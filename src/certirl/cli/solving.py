@@ -173,7 +173,7 @@ VERBS = (
             "reward": {
                 **table.basis("by held-out data"),
                 "--columns N": table.COLUMNS.format("chosen; for policies with --delta only"),
-                "--objective OBJECTIVE": f"for one action (default {OBJECTIVES[0]})",
+                "--objective OBJECTIVE": f"for one action (default {OBJECTIVES[0]} on intervals)",
                 "--cover RADIUS": "for one action: the paper's cover of the states",
                 "--slack PRICE": "soft form: the price of a shortfall",
                 "--margin SHARE": "for policies: the share of the box beside a switch where less is asked",

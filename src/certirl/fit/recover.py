@@ -20,7 +20,7 @@ from certirl.ground.doors import as_count, as_listed, as_number, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.status import Finding, Reason
 
-OBJECTIVES = ("least-variance", "smoothest", "l1", "max-margin")
+OBJECTIVES = ("smoothest", "least-variance", "l1", "max-margin")
 BETWEEN = "least-variance and l1"  # a reward between the two
 SHARE = 0.8  # of the best margin, in standard deviations of V: what the smoothest reward keeps
 PRICES, HALVED = (-4.0, 6.0), 9  # powers of ten between which its price of roughness is sought, and the halvings

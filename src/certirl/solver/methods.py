@@ -34,8 +34,8 @@ class Program(Record):
 
     Attributes:
         objective: "least-variance" (the value function that the data determine best), "smoothest" (the smoothest R with
-            0.8 of that margin over the noise), "l1" (the paper's ‖α‖₁) or "max-margin"; if None the first, and for a
-            proof the better of "least-variance" and "l1".
+            0.8 of that margin over the noise), "l1" (the paper's ‖α‖₁) or "max-margin". If None
+            the second on intervals without slack, else the first; for a proof the better of the first and "l1".
         form: of the estimate: "least-squares" or "mean" (the paper's, for simulators).
         cover: solve on the paper's cover of this radius instead of on the continuum.
         slack: price of a shortfall, for experts that are only nearly optimal.

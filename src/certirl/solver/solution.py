@@ -257,7 +257,7 @@ class Diagnostics(Record):
         >>> problem = certirl.problems.random_polynomial(seed=7)
         >>> solution = certirl.solve(problem, expert=0, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
         >>> solution.stats.objective, solution.stats.form, solution.stats.counts
-        ('least-variance', 'least-squares', (10000, 10000, 10000))
+        ('smoothest', 'least-squares', (10000, 10000, 10000))
         >>> solution.stats.growth < 1
         True
     """

@@ -230,7 +230,7 @@ def _estimated(asked: Request, method: Program) -> Solution:
     recovery = recover(
         fit.criteria,
         components=choice.components,
-        objective=method.objective or OBJECTIVES[0],
+        objective=method.objective or OBJECTIVES[0 if _is_interval(choice) and method.slack is None else 1],
         cover=method.cover,
         slack=method.slack,
     )
@@ -398,6 +398,11 @@ def fitted(moments: Sequence[Moments], choice: Choice, *, discount: float, exper
             raise ValueError(f"component {component.name}: {problem}") from None
     criteria = tuple(bellman(each, discount=discount, expert=expert) for each in operators)
     return Fitted(tuple(operators), criteria)
+
+
+def _is_interval(choice: Choice) -> bool:
+    """Whether there is one coordinate: there the smoothest reward is found in little time, and looked at as a curve."""
+    return len(choice.components) == 1 and choice.bases[0].dimension == 1
 
 
 class ProgramLearner:
