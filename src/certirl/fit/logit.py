@@ -350,7 +350,7 @@ def score_test(logit: Logit, decisions: Transitions, functions: Callable[[slice]
         weights = chances[:, :, None] * (np.eye(len(others)) - chances[:, None, :])
         curve = curve + np.einsum("ncd,ni,nj->cidj", weights, both, both, optimize=True)
     known = np.einsum("cici->ci", curve)
-    kept = (np.arange(slope.shape[1]) < logit.basis.size) | (known.min(axis=0) >= FEWEST_EVENTS)
+    kept = (np.arange(known.shape[1]) < logit.basis.size) | (known.min(axis=0) >= FEWEST_EVENTS)
     slope, curve = slope[:, kept], curve[:, kept][:, :, :, kept]
     return chi_squared(slope.ravel(), curve.reshape(slope.size, -1), what, len(others) * logit.basis.size)
 
