@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from certirl_check.enclosures import PI, Enclosure, Floats, enclosed, joined, stacked, turn
 
 _ROWS = 4096  # places at which harmonics are computed at once
-_MOVE, _MOST_CELLS = 0.06, 1_000_000  # how far an expansion of size 1 may move within a cell, and the most cells
+_MOVES, _MOST_CELLS = (0.006, 0.06), 1_000_000  # how far an expansion of size 1 may move within a cell of an interval
+# and of a box, and the most cells
 _MOST_VALUES = 1 << 20  # function values of one minimum
 _TOLERANCE = {1: 1e-9, 2: 1e-7}  # of the range of values: how far below the least value its bound may be
 _WIDER = 1 + 1e-12  # covers the rounding of the few operations that it multiplies
@@ -242,10 +243,10 @@ class Axis:
         by_t = Enclosure(matrix) * PI if self.periodic else Enclosure(matrix)
         return by_t * 2.0 / (enclosed(self.high) - self.low)
 
-    def edges(self, most: float, cuts: Floats) -> Floats:
+    def edges(self, move: float, most: float, cuts: Floats) -> Floats:
         """Edges of cells that are even in angle, cut further at some numbers; any would be sound."""
         low, high, periodic = self.low, self.high, self.periodic
-        count = int(min(math.ceil(self.top * math.pi * (1 + periodic) / _MOVE), most)) + 1
+        count = int(min(math.ceil(self.top * math.pi * (1 + periodic) / move), most)) + 1
         even = np.linspace(-1.0, 1.0, count) if periodic else -np.cos(np.linspace(0.0, np.pi, count))
         even = (low + high) / 2 + (high - low) / 2 * even[1:-1]
         after = np.clip(np.searchsorted(cuts, even), 1, len(cuts) - 1)
@@ -479,7 +480,8 @@ class Functions:
     def cells(self, cuts: list[Floats] | None = None) -> Cells:
         """Cells that are even in angle, cut further at given numbers of each coordinate; any would be sound."""
         most, ends = _MOST_CELLS ** (1 / len(self.axes)), [np.array(side) for side in self.box]
-        return Cells([axis.edges(most, own) for axis, own in zip(self.axes, cuts or ends, strict=True)])
+        move = _MOVES[len(self.axes) > 1]
+        return Cells([axis.edges(move, most, own) for axis, own in zip(self.axes, cuts or ends, strict=True)])
 
     def places(self, cells: Cells) -> list[Enclosure]:
         """t of the middles of cells along each coordinate."""

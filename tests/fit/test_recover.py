@@ -7,7 +7,7 @@ from scipy.optimize import linprog, minimize
 import certirl
 from certirl import steps
 from certirl.fit.program import LeastVariance, LinearProgram, least_norm
-from certirl.fit.recover import OBJECTIVES, SHARE, _coarse_radius, _unlisted, between, cover_points
+from certirl.fit.recover import OBJECTIVES, SHARE, _coarse_radius, _unlisted, balanced, between, cover_points
 from certirl.ground.domain import as_domain
 from certirl.ground.status import Reason
 from shapes import extrema
@@ -50,6 +50,29 @@ def test_l1_equals_the_brute_force_program(basis):
     criterion = noisy(basis)
     found = steps.recover(criterion, objective="l1")
     assert found.reward.norm == pytest.approx(brute_force_l1(criterion), rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", [3, 9])
+def test_a_balanced_reward_leaves_most_to_the_comparison_that_is_worst_beside_its_noise(seed):
+    """Of the rewards near it none has more in the worst comparison, in standard deviations; least variance has less."""
+    problem = certirl.problems.random_polynomial(seed=seed)
+    log = steps.sample(problem, basis=certirl.Legendre(7), samples=4_000, rng=seed)
+    operators = steps.estimate(log, basis=certirl.Legendre(7), columns=3)
+    criterion = steps.bellman(operators, discount=0.7, expert=0)
+    first = steps.recover(criterion)
+
+    def worst(value):
+        curves = criterion.columns.values(np.linspace(-1, 1, 801)) @ np.swapaxes(value @ criterion.advantage, 0, 1).T.T
+        noise = np.sqrt(np.einsum("i,aij,j->a", value, criterion.spreads, value))
+        return float((curves.min(axis=0) / noise).min())
+
+    found = balanced([criterion], first)
+    assert found.margin == pytest.approx(1) and found.status == "solved"
+    assert worst(found.value) > worst(first.value)
+    rng = np.random.default_rng(0)
+    for direction in rng.standard_normal((300, 7)):
+        near = found.value + 0.02 * direction * np.linalg.norm(found.value) / np.linalg.norm(direction)
+        assert worst(near) < worst(found.value) * 1.001
 
 
 @pytest.mark.parametrize("basis", [certirl.Legendre(9), certirl.Fourier(9), certirl.Chebyshev(9)], ids=str)

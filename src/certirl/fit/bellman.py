@@ -235,17 +235,21 @@ class Bellman(Record):
         return self.basis.resized(self.T.shape[1])
 
     @property
-    def spread(self) -> Array:
-        """The covariance of the noise in T̂ − Ẑ^a, per transition and averaged over the alternatives ``[k, k]``."""
+    def spreads(self) -> Array:
+        """The covariance of the noise in T̂ − Ẑ^a, per transition ``[A − 1, k, k]``."""
         others = np.arange(1, len(self.noise))
-        covariances = self.noise[0, 0] + self.noise[others, others] - self.noise[0, others] - self.noise[others, 0]
-        return np.asarray(covariances.mean(axis=0))
+        return np.asarray(self.noise[0, 0] + self.noise[others, others] - self.noise[0, others] - self.noise[others, 0])
 
     @property
     def roughness(self) -> Array:
         """The matrix ``[k, k]`` of ∫Σ_j(∂²R/∂s_j²)² for the reward R whose value is V = wᵀφ."""
         rewards = np.stack([self.reward_of(value) for value in np.eye(len(self.T))])
         return np.asarray(rewards @ self.basis._roughness() @ rewards.T)
+
+    @property
+    def spread(self) -> Array:
+        """The same, averaged over the alternatives ``[k, k]``."""
+        return np.asarray(self.spreads.mean(axis=0))
 
     def reward_of(self, value: Array) -> Array:
         """α = w − γTᵀw: the reward whose value under the expert is V = wᵀφ.

@@ -24,6 +24,8 @@ OBJECTIVES = ("smoothest", "least-variance", "l1", "max-margin")
 BETWEEN = "least-variance and l1"  # a reward between the two
 SHARE = 0.8  # of the best margin, in standard deviations of V: what the smoothest reward keeps
 PRICES, HALVED = (-4.0, 6.0), 9  # powers of ten between which its price of roughness is sought, and the halvings
+BALANCED = "balanced variance"  # least variance, each comparison in units of its own noise
+BALANCINGS = 3  # solves, each with the noise under the answer before
 MOST_POINTS = 1_000_000  # of a cover
 PARTS = (0.25, 0.5, 0.75)  # of what an inexact expert may lack, that a reward is asked to leave
 _MESH = 4  # points of the mesh for each function, where an inexact expert is compared
@@ -167,7 +169,14 @@ def recover(
     _check(objective, slack, tolerance, max_rounds)
     if len(criteria) > 1 and (cover is not None or slack is not None):
         raise ValueError("several components are solved with all constraints at all states: leave cover and slack out")
-    task = _Task(criteria, components, objective)
+    return _solved(_Task(criteria, components, objective), slack, cover, tolerance, max_rounds)
+
+
+def _solved(
+    task: _Task, slack: float | None = None, cover: float | None = None, tolerance: float = 1e-7, max_rounds: int = 200
+) -> Recovery:
+    """The answer to a task; arguments as for `recover`."""
+    criteria, components = task.criteria, task.components
     for component, criterion in zip(components, criteria, strict=True):
         if criterion.spectral_radius >= 1:
             which = f"component {component.name}: " if len(components) > 1 else ""
@@ -176,8 +185,8 @@ def recover(
         cover = _coarse_radius(criteria[0].basis.domain)
     task.start(slack, cover)
     settings: dict[str, Any] = {"cover": cover, "tolerance": tolerance, "max_rounds": max_rounds}
-    answer = task.solve(proved=objective != "smoothest", **settings)
-    if objective == "smoothest" and answer is not None and answer.x is not None:
+    answer = task.solve(proved=task.objective != "smoothest", **settings)
+    if task.objective == "smoothest" and answer is not None and answer.x is not None:
         answer = task.smoothest(answer.x, **settings)
     if answer is None:
         return task.recovery(Reason.ROUNDS.finding(), task.solves)
@@ -217,13 +226,22 @@ class _Task:
 
     solver: program.LinearProgram | program.LeastVariance
 
-    def __init__(self, criteria: Sequence[Bellman], components: tuple[Component, ...], objective: str) -> None:
+    def __init__(
+        self,
+        criteria: Sequence[Bellman],
+        components: tuple[Component, ...],
+        objective: str,
+        units: Array | None = None,
+    ) -> None:
+        """``units`` of the margins of each alternative action ``[A − 1]``; all alike if left out."""
         self.criteria, self.components, self.objective = criteria, components, objective
+        self.units = np.ones(len(criteria[0].alternatives)) if units is None else units
         # Least variance uses value coordinates, where the constant is free; the others use reward coordinates.
         self.in_values = objective in ("smoothest", "least-variance")
         self.first = 1 if self.in_values else 0
         self.matrices = [
-            distinct(c)[:, None, None] * (c.advantage if self.in_values else c.F)[:, self.first :, :] for c in criteria
+            (distinct(c) / self.units)[:, None, None] * (c.advantage if self.in_values else c.F)[:, self.first :, :]
+            for c in criteria
         ]
         self.alternatives = criteria[0].alternatives
         self.states: dict[tuple[int, int], Array] = {}
@@ -232,7 +250,8 @@ class _Task:
 
     def start(self, slack: float | None, cover: float | None) -> None:
         """The program with its first rows."""
-        self.spreads = [criterion.spread[1:, 1:] for criterion in self.criteria]
+        shares = 1 / self.units**2 / len(self.units)
+        self.spreads = [np.tensordot(shares, criterion.spreads, axes=1)[1:, 1:] for criterion in self.criteria]
         if self.in_values:
             self.solver = program.LeastVariance(self.spreads, slack=slack)
         else:
@@ -462,6 +481,23 @@ def share_needed(criterion: Bellman, margin: float, values: Array) -> float:
     """The ξ that a margin asks for, by the values of the reward at many states."""
     span = float(np.ptp(values))
     return criterion.discount * max(-margin, 0.0) / span if span > 0 else np.inf
+
+
+def balanced(criteria: Sequence[Bellman], first: Recovery) -> Recovery:
+    """The reward of least variance where the margin of each comparison is in units of its own noise.
+
+    With margins alike in all comparisons, the noisiest decides what a proof takes. ``first`` is that of least variance.
+    """
+    found = first
+    for _ in range(BALANCINGS):
+        each = zip(criteria, found.values, strict=True)
+        noise = np.sum([np.einsum("i,aij,j->a", w, c.spreads, w) for c, w in each], axis=0) ** 0.5
+        units = noise / noise.mean() if noise.min() > 0 else np.ones(len(noise))
+        answer = _solved(_Task(list(criteria), first.components, "least-variance", units))
+        if answer.status != "solved":
+            break
+        found = answer
+    return replace(between(criteria, found, found, 0.0), objective=BALANCED)
 
 
 def joined(components: Sequence[Component], functions: Sequence[Reward]) -> Reward:

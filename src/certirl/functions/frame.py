@@ -28,7 +28,8 @@ _MOST_BAND = 30_000  # points at which bands are computed
 _VISITED = 4.0  # points per degree for visits, whose bound need not be sharp
 _COARSE, _MOST_COARSE = (4.0, 2.5), 8_000  # points per degree for the error of a value, at most and at least
 _BLOCK = 1024  # states blended at once
-_MOVE, _MOST_CELLS = 0.06, 1_000_000  # how far an expansion of size 1 may move within a cell, and the most cells
+# How far an expansion of size 1 may move within a cell: on an interval, where cells cost nothing, and on a box.
+_MOVES, _MOST_CELLS = (0.006, 0.06), 1_000_000  # and the most cells
 
 
 class Mesh(NamedTuple):
@@ -290,9 +291,9 @@ class Frame:
         The edges are along each coordinate, the ends included; the ends alone if left out.
         """
         most = _MOST_CELLS ** (1 / self.dimension)
-        axes, halves = [], []
+        axes, halves, move = [], [], _MOVES[self.dimension > 1]
         for axis, part in enumerate(self.parts):
-            count = int(min(np.ceil(part.degree * np.pi * (1 + part.periodic) / _MOVE), most)) + 1
+            count = int(min(np.ceil(part.degree * np.pi * (1 + part.periodic) / move), most)) + 1
             ((low, high),) = part.domain
             even = np.linspace(-1.0, 1.0, count) if part.periodic else -np.cos(np.linspace(0.0, np.pi, count))
             cuts = [low, high] if edges is None else edges[axis]

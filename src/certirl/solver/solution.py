@@ -22,7 +22,7 @@ from certirl.fit.effects import error_in_words
 from certirl.fit.ends import Reached
 from certirl.fit.features import FeaturePath
 from certirl.fit.ranges import WeightRanges, as_ratios
-from certirl.fit.recover import BETWEEN, OBJECTIVES, Recovery, alike, joined
+from certirl.fit.recover import BALANCED, BETWEEN, OBJECTIVES, Recovery, alike, joined
 from certirl.fit.witness import Witness
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
@@ -265,7 +265,7 @@ class Diagnostics(Record):
     choice: str
     counts: tuple[int, ...]
     action_names: tuple[str, ...] = ()
-    objective: Annotated[str, Words("", *OBJECTIVES, BETWEEN)] = ""
+    objective: Annotated[str, Words("", *OBJECTIVES, BETWEEN, BALANCED)] = ""
     form: Annotated[str, Words("", *FORMS, "exact")] = ""
     rounds: int = 0
     rows: int = 0

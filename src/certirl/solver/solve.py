@@ -19,7 +19,7 @@ from certirl.data.source import Logged, Pool
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
 from certirl.fit.choose import Choice, as_asked, as_measured, cheapest, choose, places, widened
-from certirl.fit.recover import OBJECTIVES, Recovery, alike, between, inexact, recover
+from certirl.fit.recover import OBJECTIVES, Recovery, alike, balanced, between, inexact, recover
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
@@ -430,6 +430,9 @@ class ProgramLearner:
             candidates.append(recovery)
         if len(candidates) > 1 and candidates[0].margin > 0:
             first, second = candidates
+            if len(fit.criteria[0].alternatives) > 1:
+                first = balanced(fit.criteria, first)
+                candidates += [first, between(fit.criteria, first, candidates[0], 0.5)]
             candidates += [between(fit.criteria, first, second, share) for share in WAYS]
         is_refutable = recovery.status == "infeasible" and self.case.suboptimality is None
         classes = self._choice.bases if is_refutable else ()
