@@ -495,7 +495,7 @@ WRONG = {
     "progress": ("True, False, None or a function", [5, "yes", 0.5, lambda: None]),
     "rng": ("a seed or a numpy Generator", [True, np.bool_(True), "0", 1.5, -1, [], object()]),
     "method": (r"certirl\.Program\(…\), ", [{}, 5, []]),
-    "objective": ("one of 'least-variance', ", ["l2", 1, Legendre(3)]),
+    "objective": ("one of 'smoothest', ", ["l2", 1, Legendre(3)]),
     "form": ("one of 'least-squares', 'mean'", ["median", 1]),
     "expert": ("one of the actions 0 … 1|an action", [2, -1, 0.5, "0", True, None]),
 }
