@@ -216,7 +216,8 @@ class Diagnostics(Record):
         objective, form: the program that was solved, and how operators were estimated; empty for the value form.
         rounds, rows: how often the program was solved, and its rows.
         cover: the radius of the cover, if one stood in for the whole domain.
-        condition, gram_condition: of I − γT, and of the Gram matrix of the states.
+        condition: the condition number of I − γT.
+        gram_condition: that of the Gram matrix of the states.
         growth: γ·ρ(T̂); at 1 or more the value series diverges. The value form does not use that series.
         independence: of components, and of steps from the step before: the outcome of the tests, in words.
         model_error: error of estimated effects over the effect of an action, both as root mean squares of V: of the
