@@ -75,7 +75,7 @@ class Band:
     """−below ≤ D_ba − curve ≤ above at the points of the mesh; tail and rounding come on top."""
 
     pair: tuple[int, int]  # (b, a)
-    curve: Enclosure  # in the harmonics of what is paid [K], but for its table
+    curve: Enclosure  # in the harmonics of what is paid [K], without its table
     estimation: Floats  # the radius at the points without u, below and above [2, N_1, …, N_d]
     second: Floats  # what u adds to it
     tail: float  # everywhere

@@ -6,9 +6,9 @@ The notation is that of docs/notes/certificate.md, sections 1 to 9. Nothing here
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,32 +35,34 @@ SHARES = {
 _STRETCH, _BLOCK = 8192, 512  # no sum over data had more additions within a block, or smaller blocks
 
 
-@dataclass(frozen=True, eq=False)
-class Paid:
-    """(R_b − R_a)/γ for a pair of actions, which is known: an expansion, or values at the points of a grid."""
+class Paid(NamedTuple):
+    """(R_b − R_a)/γ for a pair of actions, which is known: an expansion, and values at the points of a grid."""
 
     functions: Functions  # of the expansion; they hold the columns
     curve: Enclosure  # in their harmonics [K]
-    table: Grid | None  # None for an expansion
+    table: Grid
     values: Enclosure  # at the points of the table
     slopes: Floats  # how fast what the table stands for changes at most along each coordinate [d]
+
+    @classmethod
+    def nothing(cls, columns: Functions) -> Paid:
+        """Of a reward that all actions share."""
+        d, zeros = columns.dimension, np.zeros(2**columns.dimension)
+        table = Grid((2,) * d, (False,) * d, columns.box)
+        return cls(columns, enclosed(np.zeros(columns.size)), table, enclosed(zeros), np.zeros(d))
 
     @property
     def between(self) -> float:
         """How far the table is from what it stands for at most, and its rounding."""
-        if self.table is None:
-            return 0.0
         rounded = 2.0**-44 * float(self.values.size.max()) + float(self.values.radius.max())
         return float(self.slopes @ self.table.sides) / 2 * (1 + 1e-12) + rounded
 
     def least(self, sign: float) -> float:
         """The least of ± the table."""
-        return 0.0 if self.table is None else float((self.values * sign).below.min())
+        return float((self.values * sign).below.min())
 
     def on_cells(self, cells: Cells) -> tuple[Floats, Floats]:
         """What the table says at the middles of cells, and how far from that it can be in them ``[n_1, …, n_d]``."""
-        if self.table is None:
-            return np.zeros(()), np.zeros(())
         moved = sum(np.ix_(*(slope * half for slope, half in zip(self.slopes, cells.halves, strict=True))))
         return self.table.on_axes(self.values.middle, cells.middles), self.between + np.asarray(moved) * (1 + 1e-12)
 
@@ -296,15 +298,15 @@ class Ground(Sums):
 
     def paid(self, b: int, a: int) -> Paid:
         """(R_b − R_a)/γ."""
-        columns, reward = self.columns, self.reward
+        columns, reward, nothing = self.columns, self.reward, Paid.nothing(self.columns)
         gamma = enclosed(self.discount)
         if reward.apart is not None:
             grid, values = reward.apart.basis, reward.apart.coefficients
             assert isinstance(grid, Grid)
             difference = (Enclosure(values[b]) - values[a]) / gamma
-            return Paid(columns, enclosed(np.zeros(columns.size)), grid, difference, (reward.slopes / gamma).above)
+            return nothing._replace(table=grid, values=difference, slopes=(reward.slopes / gamma).above)
         if reward.coefficients.ndim == 1:
-            return Paid(columns, enclosed(np.zeros(columns.size)), None, enclosed(np.zeros(1)), np.zeros(0))
+            return nothing
         basis = reward.basis
         if not isinstance(basis, Functions):
             raise ImpossibleError("what the actions pay is neither an expansion nor told apart at the points of a grid")
@@ -316,7 +318,7 @@ class Ground(Sums):
         alpha = np.pad(alpha, (0, max(functions.size - len(alpha), 0)))[: functions.size]
         of_rounding = np.pad(np.abs(reward.row(b)), (0, max(functions.size - basis.size, 0)))[: functions.size]
         coefficients = Enclosure(alpha, of_rounding * 2.0**-52) @ functions.change / gamma
-        return Paid(functions, coefficients, None, enclosed(np.zeros(1)), np.zeros(0))
+        return nothing._replace(functions=functions, curve=coefficients)
 
     @property
     def described(self) -> str:
@@ -380,7 +382,8 @@ class Ground(Sums):
         x, fits = self.grams.middle[:, 0], self.fits[list(self.used)].ravel()
         pieces = self.operator_residuals[:, :, 0] + np.einsum("cmk,ck->cm", self.Z, x)  # Σ π_d h_j over next states
         first, paid = reward.row(self.used[0]), [self.paid(d, self.used[0]) for d in self.used]
-        if any(own.table is not None or own.functions.size > self.columns.size for own in paid) and len(paid) > 1:
+        beyond = reward.apart is not None or any(own.functions.size > self.columns.size for own in paid)
+        if beyond and len(paid) > 1:
             return wrong  # what is paid at next states does not follow from the sums
         fits = fits + np.concatenate([own.curve.middle for own in paid])
         guessed = self.discount * pieces @ fits - np.einsum("ck,ck->c", self.fits, x)

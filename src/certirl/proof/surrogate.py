@@ -147,7 +147,7 @@ class Surrogate(Record):
         table = (reward.apart.coefficients[b] - reward.apart.coefficients[a]) / self.discount
         grid = reward.apart.basis
         assert isinstance(grid, Cells)
-        return nothing._replace(table=(grid, table), slopes=reward.slopes / self.discount)
+        return nothing._replace(grid=grid, table=table, slopes=reward.slopes / self.discount)
 
     def tents(self, states: Array) -> Array:
         """1 at a switch, falling to 0 at each half-width from it ``[w, n]``."""
@@ -161,42 +161,42 @@ class Surrogate(Record):
 
 
 class Paid(NamedTuple):
-    """(R_b − R_a)/γ for a pair of actions: an expansion, or values at the points of a grid."""
+    """(R_b − R_a)/γ for a pair of actions: an expansion, and values at the points of a grid."""
 
     functions: Basis  # of the expansion; they hold the columns
     curve: Array  # its coefficients in their harmonics ``[K]``
-    table: tuple[Cells, Array] | None  # a grid and the values at its points; None for an expansion
+    grid: Cells
+    table: Array  # the values at its points
     slopes: Array  # how fast what the table stands for changes at most along each coordinate ``[d]``
 
     @classmethod
     def nothing(cls, columns: Basis) -> Paid:
         """Of a reward that all actions share."""
-        return cls(columns, np.zeros(columns.size), None, np.zeros(columns.dimension))
+        grid = Cells((2,) * columns.dimension, (), columns.domain)
+        return cls(columns, np.zeros(columns.size), grid, np.zeros(grid.size), np.zeros(columns.dimension))
 
     @property
     def between(self) -> float:
         """How far the table is from what it stands for at most: half a side of its cells along each coordinate."""
-        return 0.0 if self.table is None else float(self.slopes @ self.table[0].sides) / 2
+        return float(self.slopes @ self.grid.sides) / 2
 
     @property
     def size(self) -> float:
         """No smaller than its values."""
-        return float(np.abs(self.curve).sum() if self.table is None else np.abs(self.table[1]).max())
+        return float(np.abs(self.curve).sum() + np.abs(self.table).max())
 
     def at(self, states: Array) -> Array:
-        """What the table says at states ``[n]``; 0 of an expansion."""
-        return np.zeros(len(states)) if self.table is None else self.table[0].combined(states, self.table[1])
+        """What the table says at states ``[n]``."""
+        return self.grid.combined(states, self.table)
 
     def least(self, sign: float) -> float:
         """The least of ± the table."""
-        return 0.0 if self.table is None else float((sign * self.table[1]).min())
+        return float((sign * self.table).min())
 
     def on_cells(self, cells: CellAxes) -> tuple[Array, Array]:
         """What the table says at the middles of cells, and how far from that it can be within them ``[n_1, …]``."""
-        if self.table is None:
-            return np.zeros(()), np.zeros(())
         moved = sum(np.ix_(*(slope * half for slope, half in zip(self.slopes, cells.half, strict=True))))
-        return self.table[0]._on_axes(self.table[1], cells.axes), np.asarray(self.between + moved)
+        return self.grid._on_axes(self.table, cells.axes), np.asarray(self.between + moved)
 
 
 def pairs_of(n_actions: int, used: tuple[int, ...], paired: bool) -> list[tuple[int, int]]:
