@@ -12,7 +12,7 @@ import certirl
 from certirl.cli import main
 from certirl.ground import archive
 from certirl.proof.drift import RIDGES, Drift, DriftSums, _inside, fit_drift, radius
-from certirl.proof.known_noise import Setting, prove
+from certirl.proof.known_noise import prove
 from certirl_check import known_noise as checker
 
 THETA = np.array([[0.24, 0.9], [-0.36, 0.9]])
@@ -206,7 +206,7 @@ def test_a_trajectory_is_ground_for_a_certificate(tmp_path):
 @pytest.mark.parametrize("kind", ["switch", "constant"])
 def test_bounds_are_the_true_values_where_the_drift_is_certain(kind):
     reward, chosen = setting(kind, cells=300)
-    bounds = prove(Setting(Drift(THETA, np.full((2, 2, 2), 0.0) + 1e-22 * np.eye(2), 0.3), 0.8, reward, chosen))
+    bounds = prove(Drift(THETA, np.full((2, 2, 2), 0.0) + 1e-22 * np.eye(2), 0.3), 0.8, reward, chosen)
     after, value = quadrature(THETA, 0.3, 0.8, reward, chosen)
     true = after[0] - after[1]
     assert np.abs(bounds.pairs[0, 1].curve - true[bounds.pairs[0, 1].node]).max() < 2e-3
@@ -221,7 +221,7 @@ def test_bounds_are_the_true_values_where_the_drift_is_certain(kind):
 def test_no_bound_exceeds_the_truth(kind, spread):
     reward, chosen = setting(kind, cells=60 if kind == "constant" else 120)
     shape = spread**2 * np.array([[[1.0, 0.3], [0.3, 2.0]], [[0.8, -0.2], [-0.2, 1.5]]])
-    bounds = prove(Setting(Drift(THETA, shape, 0.3), 0.7, reward, chosen))
+    bounds = prove(Drift(THETA, shape, 0.3), 0.7, reward, chosen)
     root, rng, tightest = np.linalg.cholesky(shape), np.random.default_rng(2), np.inf
     for _ in range(15):  # drifts on the edge of the set
         direction = rng.normal(size=(2, 2))
@@ -260,7 +260,7 @@ def test_the_checker_derives_every_part_of_the_bounds(kind, spread):
         chosen = (np.arange(121) > 0).astype(int)
     shape = spread**2 * np.array([[[1.0, 0.3], [0.3, 2.0]], [[0.8, -0.2], [-0.2, 1.5]]])
     discount = 0.3 if "near" in kind else 0.7  # the tents beside an end count as met always
-    bounds = prove(Setting(Drift(THETA, shape, 0.3), discount, reward, chosen))
+    bounds = prove(Drift(THETA, shape, 0.3), discount, reward, chosen)
     again = checker.Derivation(checker.Set(THETA, shape), 0.3, discount, reward, chosen)
     for pair, loss in bounds.pairs.items():
         assert again.values[pair] == pytest.approx(loss.curve, abs=1e-9)

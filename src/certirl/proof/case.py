@@ -243,16 +243,8 @@ class Declaration(Record):
         raise NotImplementedError
 
     @internal
-    def theorem(
-        self,
-        source: Source,
-        policy: Policy,
-        *,
-        discount: float,
-        tube: float | None,
-        suboptimality: float | None = None,
-    ) -> Any:
-        """The theorem by which a search proves rewards; of dynamics with noise."""
+    def theorem(self, source: Source, policy: Policy, **asked: Any) -> Any:
+        """The theorem by which a search proves rewards, of dynamics with noise; γ, tube and share as in `certify`."""
         raise NotImplementedError
 
 

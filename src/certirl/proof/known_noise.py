@@ -7,6 +7,7 @@ proof is in docs/notes/known-noise.md; states are in units in which the interval
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import permutations
@@ -20,7 +21,7 @@ from scipy.special import ndtr
 
 from certirl.data.dependence import dependence, rows_in_words
 from certirl.data.policy import ExpertGrid, Policy, as_policy, steady_support
-from certirl.data.simulator import MOST_KEPT, draw
+from certirl.data.simulator import MOST_KEPT
 from certirl.data.source import Logged, Pool, Source, as_source
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
@@ -47,15 +48,6 @@ _WIDEST = 1e6  # standard deviation, in narrowest ones
 _LARGEST = 1e100  # of rewards
 _ROUNDING = 1e-12  # see the note, "Rounding"
 _EVALUATION = 2.0**-50  # of a reward, relative to its largest value
-
-
-class Setting(NamedTuple):
-    """What is to be proved."""
-
-    drift: Drift  # the set of drifts
-    discount: float  # γ
-    reward: Array  # R at the nodes ``[N + 1]``
-    actions: NDArray[np.intp]  # of the expert at the nodes ``[N + 1]``
 
 
 class Loss(NamedTuple):
@@ -111,9 +103,11 @@ def _span(values: Array) -> float:
     return float(np.ptp(values))
 
 
-def prove(setting: Setting) -> Bounds | None:
-    """The theorem of the note; None where the drifts are too uncertain for any bound."""
-    drift, gamma, reward, chosen = setting
+def prove(drift: Drift, gamma: float, reward: Array, chosen: NDArray[np.intp]) -> Bounds | None:
+    """The theorem of the note; None where the drifts are too uncertain for any bound.
+
+    ``reward`` is R at the nodes ``[N + 1]``, of every action ``[A, N + 1]``; ``chosen`` are the expert's actions there.
+    """
     largest = float(np.abs(reward).max())
     reward = reward - (reward.max() + reward.min()) / 2  # constants do not matter
     n_actions, size = len(drift.coefficients), reward.shape[-1]
@@ -224,17 +218,13 @@ def _largest(values: Array) -> Array:
     return np.maximum(values[:-1], values[1:])
 
 
-@archive.record
 @dataclass(frozen=True, eq=False)
 @internal
-class KnownNoise(Record):
-    """What a certificate with known noise rests on."""
+class Drifts(Record):
+    """What transitions say where drifts are affine and the noise is known."""
 
     domain: Box  # the interval of states
-    discount: float  # γ
     std: float  # σ, of the noise
-    reward: Annotated[Array, Shape("n")]  # R at the nodes, between which it is linear ``[n]``
-    actions: Annotated[NDArray[np.intp], Shape("n")]  # of the expert at the nodes ``[n]``
     sums: DriftSums  # of the transitions
 
     @property
@@ -242,14 +232,38 @@ class KnownNoise(Record):
         """Half the width of the interval."""
         return (self.domain[0][1] - self.domain[0][0]) / 2
 
+    def drift(self, delta: float) -> Drift:
+        """The drifts on [−1, 1], and a set that contains the true ones but for probability δ."""
+        return fit_drift(self.sums, self.std / self.half, delta, wall_of(self.domain))
+
+    def refuse_contradicted(self, log: Transitions, delta: float) -> None:
+        """Refuse a declaration that the transitions, from which the sums are, contradict."""
+        dependent = self.sums.rows == "dependent"
+        refuse(of_drift(self.drift(delta), *rows_of(log), np.random.default_rng(0), dependent=dependent))
+
+    @property
+    def assumption(self) -> str:
+        """What is declared, in words."""
+        return (
+            f"s' = clip(m_a(s) + ξ) into {self.domain.words}, m_a affine, ξ Gaussian with standard deviation "
+            f"{self.std:g}, known exactly"
+        )
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+@internal
+class KnownNoise(Drifts):
+    """What a certificate with known noise rests on."""
+
+    discount: float  # γ
+    reward: Annotated[Array, Shape("n")]  # R at the nodes, between which it is linear ``[n]``
+    actions: Annotated[NDArray[np.intp], Shape("n")]  # of the expert at the nodes ``[n]``
+
     @property
     def grid(self) -> ExpertGrid:
         """The expert on the cells."""
         return ExpertGrid(self.domain, np.eye(self.sums.n_actions, dtype=bool)[self.actions])
-
-    def drift(self, delta: float) -> Drift:
-        """The set of drifts."""
-        return fit_drift(self.sums, self.std / self.half, delta, wall_of(self.domain))
 
     def bounds(self, delta: float) -> Bounds:
         """What is proved of D_ba with a part of δ."""
@@ -257,7 +271,7 @@ class KnownNoise(Record):
 
     def bounds_for(self, drift: Drift) -> Bounds:
         """What holds for all drifts of a set; bounds of −∞ where they are too uncertain for any."""
-        found = prove(Setting(drift, self.discount, self.reward, self.actions))
+        found = prove(drift, self.discount, self.reward, self.actions)
         cells, pairs = np.zeros(len(self.actions) - 1), permutations(range(self.sums.n_actions), 2)
         nothing = Loss(cells - inf, cells, cells, 0.0, 0.0, cells.astype(int))
         return found or Bounds(dict.fromkeys(pairs, nothing), 0.0)
@@ -472,32 +486,31 @@ class AffineGaussian(Declaration):
         """What is proved of a reward; settings are as in `certify`."""
         delta = as_delta(0.05 if delta is None else delta)
         origin = as_source(source)
-        self.check(origin)
-        count = origin.number_to_draw(samples, usual=SAMPLES, most=MOST_KEPT // origin.n_actions // 100)
+        log = self.transitions(origin, samples, rng)
         expert = known_expert(reward, expert)
         function, discount = unpack(reward, discount)
         check_known(discount=discount, expert=expert)
         policy = as_policy(expert, origin.n_actions, origin.action_names)
         asked: dict[str, Any] = {"tube": tube, "suboptimality": suboptimality}
         theorem = self.theorem(origin, policy, discount=as_probability(discount, "discount"), **asked)
-        case = theorem.case(function)
-        if isinstance(origin, Logged):
-            return case.conclude(origin.data, delta=delta)
-        draws = draw(origin.data, Legendre(COEFFICIENTS), count, origin.generator(rng, "certify_gaussian"))
-        return case.conclude(draws.record(), delta=delta)
+        return theorem.case(function).conclude(log(), delta=delta)
 
     @internal
-    def theorem(
-        self,
-        source: Source,
-        policy: Policy,
-        *,
-        discount: float,
-        tube: float | None,
-        suboptimality: float | None = None,
-    ) -> ByKnownNoise:
-        """The theorem by which a search proves rewards."""
-        return ByKnownNoise(source, self, policy, discount, tube, as_share(suboptimality))
+    def transitions(self, source: Source, samples: int | None, rng: Any) -> Callable[[], Transitions]:
+        """What gives the rows that a proof rests on: a log, or as many draws of every action as are asked for."""
+        self.check(source)
+        count = source.number_to_draw(samples, usual=SAMPLES, most=MOST_KEPT // source.n_actions // 100)
+
+        def drawn() -> Transitions:
+            generator = source.generator(rng, "certify_gaussian")
+            return source.stream(count, Legendre(COEFFICIENTS), generator, design=False, paired=False).record()
+
+        return drawn
+
+    @internal
+    def theorem(self, source: Source, policy: Policy, **asked: Any) -> ByKnownNoise:
+        """As of a `Declaration`."""
+        return ByKnownNoise(source, self, policy, **asked)
 
 
 class NoiseCase(NamedTuple):
@@ -511,42 +524,12 @@ class NoiseCase(NamedTuple):
     allowed: float  # the half-width of the tube that was asked for; 0 for an expert of one action
     rows: tuple[str, str]  # how transitions depend on each other, and what is assumed of that
     notes: tuple[str, ...]  # what is assumed of the reward and of the expert, in words
-    suboptimality: Suboptimality | None = None  # of an inexact expert
-
-    @classmethod
-    def of(
-        cls,
-        function: Any,
-        source: Source,
-        declared: AffineGaussian,
-        *,
-        policy: Policy,
-        discount: float,
-        tube: float | None,
-        suboptimality: float | None = None,
-    ) -> NoiseCase:
-        """Look up the reward and the expert at the nodes; refuse experts that no proof exists for."""
-        values, notes = _reward_at_nodes(function, source.domain, declared.cells, source.n_actions)
-        support = steady_support(policy, np.linspace(*source.domain[0], values.shape[-1])[:, None])
-        if (support.sum(axis=1) > 1).any():
-            raise ValueError(no_case("AffineGaussian", CASES[2]))
-        actions = support.argmax(axis=1)
-        is_constant = len(np.unique(actions)) == 1
-        if is_constant and tube is not None:
-            raise ValueError(without_switches("tube"))
-        if policy.constant is None:
-            notes = (*notes, str(ExpertGrid(source.domain, support)))
-        notes = (*notes, *([policy.assumption] if policy.assumption else []))
-        is_everywhere = is_constant or (suboptimality is not None and tube is None)
-        allowed = 0.0 if is_everywhere else allowed_tube(tube, source.domain)
-        nodes, used = np.linspace(*source.domain[0], values.shape[-1])[:, None], np.unique(actions)
-        within = declared_at(suboptimality, nodes, values[used] if values.ndim == 2 else values[None], used.tolist())
-        return cls(source, discount, declared.std, values, actions, allowed, _rows_of(source), notes, within)
+    suboptimality: Suboptimality | None  # of an inexact expert
 
     def sums(self, log: Transitions) -> KnownNoise:
         """The numbers that a proof from these transitions rests on."""
         sums = DriftSums.of(*rows_of(log), self.source.n_actions, self.rows[0])
-        return KnownNoise(self.source.domain, self.discount, self.std, self.reward, self.actions, sums)
+        return KnownNoise(self.source.domain, self.std, sums, self.discount, self.reward, self.actions)
 
     def conclude(
         self,
@@ -561,19 +544,14 @@ class NoiseCase(NamedTuple):
         ``others`` are parts of δ that belong to other attempts, by name; ``goal`` is the regret that was asked for, as
         a share of the value's span.
         """
-        noise, placing = self.sums(log), np.random.default_rng(0)
-        kind, assumed = self.rows
-        refuse(of_drift(noise.drift(delta), *rows_of(log), placing, dependent=kind == "dependent"))
-        known = (
-            f"s' = clip(m_a(s) + ξ) into {noise.domain.words}, m_a affine, ξ Gaussian with standard deviation "
-            f"{self.std:g}, known exactly"
-        )
+        noise, (_, assumed) = self.sums(log), self.rows
+        noise.refuse_contradicted(log, delta)
         as_read = (AS_READ + note for note in self.source.notes)
         return _concluded(
             noise,
             {"drift": delta} | (others or {}),
             self.allowed,
-            assumptions=(known, assumed, *as_read, *self.notes),
+            assumptions=(noise.assumption, assumed, *as_read, *self.notes),
             action_names=self.source.action_names,
             log_notes=self.source.notes,
             goal=goal,
@@ -621,10 +599,25 @@ class ByKnownNoise(NamedTuple):
     suboptimality: float | None = None  # of an inexact expert, as a share
 
     def case(self, reward: Any) -> NoiseCase:
-        """What is to be proved of a reward."""
-        problem: dict[str, Any] = {"policy": self.policy, "discount": self.discount, "tube": self.tube}
-        problem["suboptimality"] = self.suboptimality
-        return NoiseCase.of(reward, self.source, self.declared, **problem)
+        """What is to be proved of a reward: it and the expert are looked up at the nodes."""
+        source, domain, share = self.source, self.source.domain, as_share(self.suboptimality)
+        values, notes = _reward_at_nodes(reward, domain, self.declared.cells, source.n_actions)
+        nodes = np.linspace(*domain[0], values.shape[-1])[:, None]
+        support = steady_support(self.policy, nodes)
+        if (support.sum(axis=1) > 1).any():
+            raise ValueError(no_case("AffineGaussian", CASES[2]))
+        actions = support.argmax(axis=1)
+        used = np.unique(actions)
+        if len(used) == 1 and self.tube is not None:
+            raise ValueError(without_switches("tube"))
+        if self.policy.constant is None:
+            notes = (*notes, str(ExpertGrid(domain, support)))
+        notes = (*notes, *([self.policy.assumption] if self.policy.assumption else []))
+        is_everywhere = len(used) == 1 or (share is not None and self.tube is None)
+        allowed = 0.0 if is_everywhere else allowed_tube(self.tube, domain)
+        within = declared_at(share, nodes, values[used] if values.ndim == 2 else values[None], used.tolist())
+        declared, rows = self.declared.std, rows_assumed(source)
+        return NoiseCase(source, self.discount, declared, values, actions, allowed, rows, notes, within)
 
     def plan(self, reward: Any, training: Pool, **settings: Any) -> NoisePlan:
         """How a reward is proved, fixed by training transitions."""
@@ -645,7 +638,7 @@ DEPENDENT = (
 )
 
 
-def _rows_of(source: Source) -> tuple[str, str]:
+def rows_assumed(source: Source) -> tuple[str, str]:
     """How transitions depend on each other, and what is assumed of that; refused where no proof can rest on them."""
     if not isinstance(source, Logged):
         return "independent", rows_in_words("independent", logged=False, paired=False)

@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.policy import as_policy
-from certirl.data.simulator import MOST_KEPT, draw
-from certirl.data.source import Logged, Source, as_source
+from certirl.data.source import Source, as_source
 from certirl.data.transitions import Piece, Transitions, chunks_of
-from certirl.functions.bases import Basis, Legendre, as_basis
+from certirl.functions.bases import Basis, as_basis
 from certirl.functions.frame import frame
 from certirl.functions.reward import bounded
 from certirl.ground import archive
@@ -35,10 +34,8 @@ from certirl.kernels.tensors import on_host
 from certirl.proof.case import AS_READ, Case
 from certirl.proof.certificate import Ground, conclude
 from certirl.proof.certify import check_draws, check_settings, planned, split
-from certirl.proof.contradictions import of_drift, refuse
-from certirl.proof.drift import COEFFICIENTS, Drift, DriftSums, fit_drift, rows_of, wall_of
-from certirl.proof.known_noise import SAMPLES as FEW_SAMPLES
-from certirl.proof.known_noise import AffineGaussian, _rows_of
+from certirl.proof.drift import DriftSums, rows_of
+from certirl.proof.known_noise import AffineGaussian, Drifts, rows_assumed
 from certirl.proof.odds import FIRST, Odds, Parts, gather_odds
 from certirl.proof.soft_columns import ColumnEffects, changes
 from certirl.proof.soft_noise import KnownEffects
@@ -56,21 +53,12 @@ _ROWS = 1 << 14  # transitions worked on at once
 @archive.record
 @dataclass(frozen=True, eq=False)
 @internal
-class KnownDynamics(Record):
+class KnownDynamics(Drifts):
     """What a band rests on where drifts are affine and the noise is known."""
-
-    domain: Box  # the interval of states
-    std: float  # σ, of the noise
-    sums: DriftSums  # of the transitions
 
     def effects(self, odds: Odds, reach: Array, discount: float, spending: dict[str, float]) -> KnownEffects:
         """γ(P_0 − P_a)V with its bounds."""
         return KnownEffects(self.drift(spending["drifts"]), self.domain, discount, odds, reach)
-
-    def drift(self, delta: float) -> Drift:
-        """The drifts on [−1, 1], and a set that contains the true ones but for probability δ."""
-        half = (self.domain[0][1] - self.domain[0][0]) / 2
-        return fit_drift(self.sums, self.std / half, delta, wall_of(self.domain))
 
     @property
     def rows(self) -> NDArray[Any]:
@@ -310,26 +298,17 @@ def _known(
     rng: Any,
     spending: dict[str, float],
 ) -> tuple[KnownDynamics, list[str]]:
-    declared.check(origin)
+    drawn = declared.transitions(origin, samples, rng)
     if any(part.periodic for part in odds_basis.parts):
         raise ValueError(
             "log-odds beside known noise must be polynomials of the state, got "
             f"{odds_basis}: write certirl.Legendre({odds_basis.size})"
         )
-    count = origin.number_to_draw(samples, usual=FEW_SAMPLES, most=MOST_KEPT // origin.n_actions // 100)
-    kind, assumed = _rows_of(origin)
-    if isinstance(origin, Logged):
-        log = origin.data
-    else:
-        log = draw(origin.data, Legendre(COEFFICIENTS), count, origin.generator(rng, "certify_gaussian")).record()
-    rows = rows_of(log)
-    found = KnownDynamics(origin.domain, declared.std, DriftSums.of(*rows, origin.n_actions, kind))
-    refuse(of_drift(found.drift(spending["drifts"]), *rows, np.random.default_rng(0), dependent=kind == "dependent"))
-    known = (
-        f"s' = clip(m_a(s) + ξ) into {origin.domain.words}, m_a affine, ξ Gaussian with standard deviation "
-        f"{declared.std:g}, known exactly"
-    )
-    return found, [known, assumed]
+    kind, assumed = rows_assumed(origin)
+    log = drawn()
+    found = KnownDynamics(origin.domain, declared.std, DriftSums.of(*rows_of(log), origin.n_actions, kind))
+    found.refuse_contradicted(log, spending["drifts"])
+    return found, [found.assumption, assumed]
 
 
 def _columns(
