@@ -87,6 +87,7 @@ def reading(options: argparse.Namespace) -> dict[str, Any]:
         "domain": options.domain,
         "actions" if isinstance(options.actions, tuple) else "n_actions": options.actions,
         "periodic": options.periodic,
+        "exogenous": options.exogenous,
         "outside": options.outside or OUTSIDE[0],
         **names_of(options),
     }
@@ -236,7 +237,7 @@ def source_of(options: argparse.Namespace) -> Source:
 
 
 def _refuse_table_options(options: argparse.Namespace, why: str) -> None:
-    for name in ("domain", "actions", "periodic", "outside", *COLUMNS):
+    for name in ("domain", "actions", "periodic", "exogenous", "outside", *COLUMNS):
         if getattr(options, name):
             raise ValueError(f"--{name.replace('_', '-')} belongs to transitions, and {why}: leave it out")
 

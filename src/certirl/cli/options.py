@@ -54,6 +54,11 @@ def actions(text: str) -> Any:
     return tuple(text.split(",")) if "," in text else whole(text)
 
 
+def coordinate(text: str) -> int | str:
+    """The number of a coordinate, or its name."""
+    return int(text) if text.isdecimal() else text
+
+
 def folder(text: str) -> Path:
     """A folder, which has a name."""
     if not text:
@@ -68,6 +73,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "N": {"type": int},
     "LOW": {"type": float, "metavar": ("LOW", "HIGH"), "nargs": 2, "action": "append"},
     "AXIS": {"type": int, "action": "append", "default": []},
+    "COORDINATE": {"type": coordinate, "default": []},
     "ACTIONS": {"type": actions},
     "TAIL": {"type": tail},
     "FOLDER": {"type": folder},
@@ -90,6 +96,7 @@ def log(*also: str) -> dict[str, dict[str, str]]:
             "--domain LOW HIGH": "interval of the states, once for each coordinate",
             "--actions ACTIONS": "number, or names: left,right (default: from the data)",
             "--periodic AXIS": "number of a periodic coordinate, 0 for the first",
+            "--exogenous COORDINATE …": "columns of the state, or their numbers, that no action moves",
             "--outside OUTSIDE": "states outside (default refuse)",
         },
         "columns of tables, if they have other names": {

@@ -21,10 +21,12 @@ from certirl.ground.domain import (
     as_actions,
     as_axes,
     as_domain,
+    as_exogenous,
     as_n_actions,
     as_rows,
     check_coordinates,
     count_actions,
+    names_among,
     number_of,
 )
 from certirl.ground.doors import as_array, as_flag, as_flags, as_reals, call, setting, shown
@@ -209,9 +211,11 @@ def from_episodes(
     n_actions: int | None = None,
     actions: Sequence[Any] | None = None,
     state: Callable[[Array], Any] | None = None,
-    periodic: Sequence[int] = (),
+    periodic: Sequence[int | str] = (),
+    exogenous: Sequence[int | str] = (),
     outside: str = "refuse",
     absorb: bool = True,
+    coordinate_names: Sequence[str] = (),
 ) -> Transitions:
     """Turn logged episodes into transitions: never across episodes, terminal states absorbing.
 
@@ -225,9 +229,11 @@ def from_episodes(
             taken for the nearest one.
         state: a function from observations ``[n, m]`` to states ``[n, d]``, if they differ.
         periodic: periodic coordinates, which are mapped into the domain; the transitions remember them.
+        exogenous: coordinates that no action moves; the transitions remember them.
         outside: what to do with states outside the domain: "refuse" with an account of them, "clip" to its edge, or
             "drop" their transitions; the last two are noted.
         absorb: add rows that lead from each terminal state to itself, one for every action.
+        coordinate_names: the name of each coordinate of the state, which ``periodic`` and ``exogenous`` may use.
 
     Example:
         >>> episode = certirl.logs.Episode(states=[0.0, 0.5, 1.0], actions=[1, 1], terminated=True)
@@ -236,8 +242,10 @@ def from_episodes(
         5 transitions on [0, 1]; per action: 2, 3
           1 terminal state was made absorbing, by 2 rows from each to itself
     """
-    conversion = Conversion(domain, n_actions, actions, state, periodic, outside, absorb)  # type: ignore[arg-type]
-    return conversion.transitions(source if isinstance(source, Steps) else steps_in(source))
+    settings: Any = (domain, n_actions, actions, state, periodic, exogenous, outside, absorb)
+    steps = source if isinstance(source, Steps) else steps_in(source)
+    conversion, names = Conversion(*settings), as_names(coordinate_names, len(coordinate_names), "coordinates")
+    return conversion.located(len(names), names).transitions(steps, names) if names else conversion.transitions(steps)
 
 
 @dataclass(frozen=True)
@@ -249,7 +257,8 @@ class Conversion(Record):
     n_actions: int | None = None
     actions: tuple[tuple[float, ...], ...] | tuple[str, ...] | None = None
     state: Callable[[Array], Any] | None = None
-    periodic: tuple[int, ...] = ()
+    periodic: tuple[int, ...] = ()  # numbers or names, and numbers once they are located
+    exogenous: tuple[int, ...] = ()
     outside: str = "refuse"
     absorb: bool = True
 
@@ -268,18 +277,29 @@ class Conversion(Record):
                 raise ValueError(f"actions lists {len(actions)} of them, n_actions is {count}: leave n_actions out")
             count = as_n_actions(len(actions))
         box = setting("domain", "((low, high), …)")
-        if domain is None and len(self.periodic):
+        if domain is None and np.size(self.periodic):
             raise ValueError(f"a periodic coordinate needs a domain, whose width is its period: write {box}")
         if domain is None and self.outside != OUTSIDE[0]:
             raise ValueError(f"{setting('outside', repr(self.outside))} needs a domain: write {box}")
-        periodic = () if domain is None else as_axes(self.periodic, len(domain))
         absorb = as_flag(self.absorb, "absorb")
-        freeze(self, domain=domain, n_actions=count, actions=actions, periodic=periodic, absorb=absorb)
+        freeze(self, domain=domain, n_actions=count, actions=actions, absorb=absorb)
+        if domain is not None and not names_among(self.periodic) + names_among(self.exogenous):
+            freeze(self, **self._located(len(domain), ()))
 
     @property
     def action_names(self) -> tuple[str, ...]:
         """The names of the actions; empty if they have none."""
         return () if self.actions is None else tuple(name for name in self.actions if isinstance(name, str))
+
+    def located(self, dimension: int, names: Sequence[str]) -> Conversion:
+        """The same with the numbers of coordinates for their names; unknown ones are refused."""
+        return replace(self, **self._located(dimension, names))
+
+    def _located(self, dimension: int, names: Sequence[str]) -> dict[str, Any]:
+        return {
+            "periodic": as_axes(self.periodic, dimension, names=names),
+            "exogenous": as_exogenous(self.exogenous, dimension, names=names),
+        }
 
     @property
     def controls(self) -> Array | None:
@@ -298,6 +318,7 @@ class Conversion(Record):
             terminal=steps.terminal,
             episodes=steps.episodes,
             periodic=self.periodic,
+            exogenous=self.exogenous,
             action_names=self.action_names,
             coordinate_names=() if self.state is not None else coordinate_names,
             notes=steps.notes,
@@ -352,13 +373,14 @@ class Conversion(Record):
     def _inside(self, steps: Steps, domain: Box, is_single: bool) -> Steps:
         """Map periodic coordinates into the domain; refuse, clip or drop what lies outside it."""
         check_coordinates(steps.states.shape[1], domain)
+        around = as_axes(self.periodic, len(domain))
         low, high = domain.ends
         slack = _ROUNDING * (high - low)
         if is_single:
             slack = np.maximum(slack, np.spacing(np.maximum(np.abs(low), np.abs(high)).astype(np.float32)))
-        slack[list(self.periodic)] = np.inf  # any number stands for a state in the domain
+        slack[list(around)] = np.inf  # any number stands for a state in the domain
         ends = np.stack([steps.states, steps.next_states])
-        moved = domain.moved_into(ends, self.periodic)
+        moved = domain.moved_into(ends, around)
         inside = replace(steps, states=moved[0], next_states=moved[1])
         beyond = np.maximum(np.abs(ends - moved) - slack, 0.0)
         leaving = np.asarray((beyond > 0).any(axis=(0, 2)))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from certirl.data.transitions import CHUNK, Piece, Stream, Transitions, pieces_per_chunk
 from certirl.functions.bases import Basis, as_basis
-from certirl.ground.domain import Array, Box, Domain, as_axes, as_domain, as_n_actions, as_states
+from certirl.ground.domain import Array, Box, Domain, as_axes, as_domain, as_exogenous, as_n_actions, as_states
 from certirl.ground.doors import as_count, as_flag, as_flags, as_reals, call, setting, shown, takes
 from certirl.ground.records import Record, internal
 from certirl.kernels import tensors
@@ -43,7 +43,7 @@ class Simulator(Protocol):
 
     - ``thread_safe = True`` if several threads may call it at once;
     - ``device`` ("cuda", …) if it takes torch tensors and a torch Generator of that device and returns a tensor;
-    - ``periodic = (0, …)``, the periodic coordinates;
+    - ``periodic = (0, …)``, the periodic coordinates, and ``exogenous = (1, …)``, those that no action moves;
     - ``action_names`` and ``coordinate_names``, for prints and pictures;
     - ``terminal(states)``, which states are terminal: `solve` then gives them the value 0.
 
@@ -131,6 +131,7 @@ def check_simulator(simulator: Any) -> None:
         raise TypeError("the simulator's sample must be a function sample(states, action, rng)")
     terminal_of(simulator)
     periodic_of(simulator)
+    exogenous_of(simulator)
 
 
 def terminal_of(simulator: Any) -> Terminal | None:
@@ -160,8 +161,24 @@ def _terminal_states(terminal: Callable[[Any], Any], device: Any, states: Any) -
 
 def periodic_of(simulator: Any) -> tuple[int, ...]:
     """The periodic coordinates of a simulator or a log, by its attribute ``periodic``."""
-    axes = getattr(simulator, "periodic", None)
-    return () if axes is None else as_axes(axes, len(as_domain(simulator.domain)), name="the simulator's periodic")
+    return _axes_of(simulator, "periodic", as_axes)
+
+
+def exogenous_of(simulator: Any) -> tuple[int, ...]:
+    """The coordinates of a simulator or a log that no action moves, by its attribute ``exogenous``."""
+    return _axes_of(simulator, "exogenous", as_exogenous)
+
+
+def _axes_of(simulator: Any, name: str, check: Callable[..., tuple[int, ...]]) -> tuple[int, ...]:
+    axes, names = getattr(simulator, name, None), getattr(simulator, "coordinate_names", ())
+    dimension = len(as_domain(simulator.domain))
+    return () if axes is None else check(axes, dimension, name=f"the simulator's {name}", names=names)
+
+
+def described(simulator: Any) -> dict[str, Any]:
+    """What a simulator says of its coordinates and actions, as arguments of `Transitions`."""
+    names = {name: getattr(simulator, name, ()) for name in ("action_names", "coordinate_names")}
+    return {"periodic": periodic_of(simulator), "exogenous": exogenous_of(simulator), **names}
 
 
 def device_of(simulator: Any) -> Any:
@@ -364,9 +381,7 @@ class Draws(Stream):
             domain=domain,
             n_actions=self.simulator.n_actions,
             paired=self.paired,
-            periodic=periodic_of(self.simulator),
-            action_names=getattr(self.simulator, "action_names", ()),
-            coordinate_names=getattr(self.simulator, "coordinate_names", ()),
+            **described(self.simulator),
         )
 
     @property

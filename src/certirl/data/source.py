@@ -26,6 +26,7 @@ from certirl.data.simulator import (
     counted_as,
     device_of,
     draw,
+    exogenous_of,
     periodic_of,
     terminal_of,
 )
@@ -63,6 +64,11 @@ class _Described(Record):
     def periodic(self) -> tuple[int, ...]:
         """The periodic coordinates."""
         return periodic_of(self.data)
+
+    @property
+    def exogenous(self) -> tuple[int, ...]:
+        """The coordinates that no action moves."""
+        return exogenous_of(self.data)
 
     @property
     def action_names(self) -> tuple[str, ...]:

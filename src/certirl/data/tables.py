@@ -44,7 +44,16 @@ from certirl.data.formats import (
     open_table,
 )
 from certirl.data.transitions import Piece, Rows, Stream, Transitions, join_episodes, join_terminal
-from certirl.ground.domain import Array, Box, as_actions, bounding_box, check_coordinates, count_actions, number_of
+from certirl.ground.domain import (
+    Array,
+    Box,
+    as_actions,
+    bounding_box,
+    check_coordinates,
+    count_actions,
+    names_among,
+    number_of,
+)
 from certirl.ground.doors import as_count, by_door, closest, is_number, printable, setting, shown
 from certirl.ground.records import Record, freeze, internal
 from certirl.ground.work import watched
@@ -391,6 +400,11 @@ class TableStream(Stream):
         return self.conversion.periodic
 
     @property
+    def exogenous(self) -> tuple[int, ...]:
+        """The coordinates that no action moves."""
+        return self.conversion.exogenous
+
+    @property
     def action_names(self) -> tuple[str, ...]:
         """The names of the actions; empty if they have none."""
         return self.conversion.action_names
@@ -456,7 +470,8 @@ def read(sources: Any, **settings: Any) -> Transitions:
             continue in another table.
         **settings: which columns to read, as in `Names`: state, action, next_state, episode, step, terminated; the
             delimiter of text files; and what to make of the rows, as in `from_episodes`: domain, n_actions, actions,
-            state (a function), periodic, outside, absorb. Actions that are names are numbered in sorted order, or in
+            state (a function), periodic, exogenous, outside, absorb. ``periodic`` and ``exogenous`` name coordinates of
+            the state, by numbers or columns. Actions that are names are numbered in sorted order, or in
             the order of ``actions``.
 
     Example:
@@ -562,11 +577,14 @@ def _opened(
         with in_table(name_of(source)):
             table = open_table(source, names.delimiter)
             columns = recognise(table, names, demonstrations=demonstrations)
-            if conversion.domain is not None and conversion.state is None:
-                check_coordinates(columns.dimension, conversion.domain)
+            located = conversion
+            if conversion.state is None:
+                if conversion.domain is not None:
+                    check_coordinates(columns.dimension, conversion.domain)
+                located = _located(conversion, columns, table)
             batch = rows or (EPISODE_ROWS if columns.by_episode else ROWS)
             place = str(source) if isinstance(source, Path) else source
-            chunks.append(Chunk(place, columns, conversion, batch, WHOLE, table.fingerprint(columns)))
+            chunks.append(Chunk(place, columns, located, batch, WHOLE, table.fingerprint(columns)))
         dimension = chunks[0].columns.dimension
         if columns.dimension != dimension:
             other = f"but {columns.dimension} in {table.name}"
@@ -574,6 +592,20 @@ def _opened(
     check_repeats((chunk.name, chunk.fingerprint) for chunk in chunks)
     _check_formats(chunks)
     return _with_action_names(chunks)
+
+
+def _located(conversion: Conversion, columns: Columns, table: Table) -> Conversion:
+    """The conversion with the numbers of coordinates for the names of their columns."""
+    names = columns.states if len(columns.states) == columns.dimension else ()
+    for argument in ("periodic", "exogenous"):
+        other = [name for name in names_among(getattr(conversion, argument)) if name in {*table.names} - {*names}]
+        if other:
+            after = f", and its next value to {setting('next_state')}" if columns.next_states else ""
+            raise ValueError(
+                f"{setting(argument, repr(other[0]))} names a column that is no coordinate of the state: add it to "
+                f"{setting('state')}{after}"
+            )
+    return conversion.located(columns.dimension, names)
 
 
 def _check_formats(chunks: Sequence[Chunk]) -> None:

@@ -19,6 +19,7 @@ from certirl.ground.domain import (
     as_actions,
     as_axes,
     as_domain,
+    as_exogenous,
     as_n_actions,
     as_rows,
     as_states,
@@ -127,9 +128,10 @@ class Transitions(Stream):
             the order of time. True: they are, whatever the rows look like. False: they depend on each other and are in
             the order of time; a certificate can rest on them, a refutation cannot.
         periodic: the periodic coordinates, whose period is the width of the domain; their values are mapped into it.
+        exogenous: the coordinates that no action moves, such as weather or the hour, by number or by name.
         action_names: the name of each action, for prints and pictures; empty if they have none.
         coordinate_names: the name of each coordinate of the state, for pictures; those of the columns if ``states`` is
-            a data frame, else empty if left out.
+            a data frame, else empty if left out. ``periodic`` may use them, too.
         notes: what was done to the data before, sentences or one text; they are printed with every proof from them.
 
     Example:
@@ -151,6 +153,7 @@ class Transitions(Stream):
     episodes: NDArray[np.intp] | None = field(default=None, kw_only=True)
     independent: bool | None = field(default=None, kw_only=True)
     periodic: tuple[int, ...] = field(default=(), kw_only=True)
+    exogenous: tuple[int, ...] = field(default=(), kw_only=True)
     action_names: tuple[str, ...] = field(default=(), kw_only=True)
     coordinate_names: tuple[str, ...] = field(default=(), kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
@@ -170,7 +173,8 @@ class Transitions(Stream):
         _check_lengths(states, actions, next_states)
         if dimension == 0:
             raise ValueError(f"states need at least one coordinate, got shape {list(states.shape)}")
-        periodic = tuple(sorted({*as_axes(self.periodic, dimension)}))
+        names = as_names(self.coordinate_names or _columns_of(self.states), dimension, "coordinates")
+        periodic = as_axes(self.periodic, dimension, names=names)
         if periodic and self.domain is None:
             raise ValueError("a periodic coordinate needs a domain, whose width is its period: write domain=…")
         domain = bounding_box(states, next_states) if self.domain is None else as_domain(self.domain)
@@ -192,8 +196,9 @@ class Transitions(Stream):
             episodes=episodes,
             independent=None if self.independent is None else as_flag(self.independent, "independent"),
             periodic=periodic,
+            exogenous=as_exogenous(self.exogenous, dimension, names=names),
             action_names=as_names(self.action_names, n_actions, "actions"),
-            coordinate_names=as_names(self.coordinate_names or _columns_of(self.states), dimension, "coordinates"),
+            coordinate_names=names,
             notes=_as_notes(self.notes),
         )
         if self.paired:
@@ -213,9 +218,11 @@ class Transitions(Stream):
     def __str__(self) -> str:
         names = [f"{name} " for name in self.action_names] or [""] * self.n_actions
         counts = ", ".join(f"{name}{count:,}" for name, count in zip(names, self.counts, strict=True))
-        names = [self.coordinate_names[axis] if self.coordinate_names else str(axis) for axis in self.periodic]
-        around = f", periodic in coordinate {' and '.join(names)}" if names else ""
-        line = f"{number_of(len(self), 'transition')} on {self.domain.words}{around}; per action: {counts}"
+        line = f"{number_of(len(self), 'transition')} on {self.domain.words}"
+        for word in ("periodic", "exogenous"):
+            axes = getattr(self, word)
+            line += f", {word} in coordinate {coordinates_in_words(axes, self.coordinate_names)}" if axes else ""
+        line += f"; per action: {counts}"
         return "\n  ".join([line, *self.notes])
 
     @property
@@ -349,7 +356,10 @@ def concatenate(logs: Iterable[Transitions]) -> Transitions:
         raise ValueError("there are no transitions to join")
     if len(logs) == 1:
         return logs[0]
-    if len({(log.domain, log.periodic, log.n_actions, log.paired, log.action_names) for log in logs}) > 1:
+    if (
+        len({(log.domain, log.periodic, log.exogenous, log.n_actions, log.paired, log.action_names) for log in logs})
+        > 1
+    ):
         raise ValueError("transitions can be joined only on the same domain and with the same actions")
     declared = {log.independent for log in logs}
     rows: dict[str, Any] = {
@@ -433,6 +443,11 @@ def _as_notes(notes: Any) -> tuple[str, ...]:
 def action_in_words(action: int, names: Sequence[str] = ()) -> str:
     """The name of an action, or "action" and its number if actions have no names."""
     return names[action] if names else f"action {action}"
+
+
+def coordinates_in_words(axes: Iterable[int], names: Sequence[str] = ()) -> str:
+    """The names of some coordinates, or their numbers if coordinates have no names."""
+    return " and ".join(names[axis] if names else str(axis) for axis in axes)
 
 
 def _columns_of(states: Any) -> tuple[str, ...]:

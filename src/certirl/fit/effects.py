@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
-from certirl.data.simulator import Simulator, Terminal, ask, periodic_of, terminal_of
+from certirl.data.simulator import Simulator, Terminal, ask, described, periodic_of, terminal_of
 from certirl.data.source import Source
 from certirl.data.terminal import TerminalBoxes
 from certirl.data.transitions import Transitions
@@ -431,7 +431,7 @@ def drawn_log(
     actions = np.repeat(np.arange(simulator.n_actions), n)
     start = np.tile(states, (simulator.n_actions, 1))
     rows = (start, actions, np.concatenate(ahead))
-    return Transitions(*rows, domain, simulator.n_actions, paired, periodic=periodic_of(simulator))
+    return Transitions(*rows, domain, simulator.n_actions, paired, **described(simulator))
 
 
 def error_in_words(error: float) -> str:

@@ -63,6 +63,7 @@ _GAINED: dict[int, dict[str, dict[str, Any]]] = {
         **{kind: {"suboptimality": None} for kind in ("Certificate", "GaussianCertificate")},
         "BoundedReward": {"apart": None, "slopes": None, "slopes_source": "proved"},
         "FeaturePath": {"gains": None, "signs": None},
+        "Diagnostics": {"exogenous": []},
     },
 }
 UNSAVED: Mapping[str, Any] = types.MappingProxyType({"saved": False})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -250,17 +250,37 @@ def count_actions(actions: NDArray[np.intp]) -> int:
     return count
 
 
-def as_axes(axes: Any, dimension: int, *, name: str = "periodic") -> tuple[int, ...]:
-    """Check a sequence of coordinates, each among 0 … d − 1."""
+def as_axes(axes: Any, dimension: int, *, name: str = "periodic", names: Sequence[str] = ()) -> tuple[int, ...]:
+    """Coordinates, by numbers among 0 … d − 1 or by their names, in order."""
     try:
-        if not isinstance(axes, str):
-            return tuple(as_count(axis, name, least=0, most=dimension - 1) for axis in axes)
+        listed = [axes] if isinstance(axes, str) and axes in names else axes
+        if not isinstance(listed, str):
+            numbers = [list(names).index(axis) if isinstance(axis, str) else axis for axis in listed]
+            return tuple(sorted({as_count(axis, name, least=0, most=dimension - 1) for axis in numbers}))
     except (TypeError, ValueError):
         pass
     available = "coordinate 0 alone" if dimension == 1 else f"coordinates 0 … {dimension - 1}"
+    available += f" ({', '.join(names)})" if names else ""
     raise ValueError(
         f"{setting(name)} must be a tuple of coordinates, and the states have {available}; got {shown(axes)}"
     )
+
+
+def names_among(axes: Any) -> list[str]:
+    """The names in what should be a sequence of coordinates."""
+    listed = axes if isinstance(axes, Iterable) and not isinstance(axes, str) else [axes]
+    return [axis for axis in listed if isinstance(axis, str)]
+
+
+def as_exogenous(axes: Any, dimension: int, *, name: str = "exogenous", names: Sequence[str] = ()) -> tuple[int, ...]:
+    """Coordinates that no action moves, in order; not all, as actions must move something."""
+    chosen = as_axes(axes, dimension, name=name, names=names)
+    if len(chosen) == dimension:
+        raise ValueError(
+            f"{setting(name)} names every coordinate, and actions must move something: leave out what they move, got "
+            f"{shown(axes)}"
+        )
+    return chosen
 
 
 def bounding_box(states: Array, next_states: Array) -> Box:

@@ -48,6 +48,7 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         expert: None, an action, a function of states ``[n, d]`` to actions, or a model with ``predict``.
         domain: the box of states, as in `Transitions`; the smallest box around the data if None.
         periodic: the periodic coordinates, as in `Transitions`.
+        exogenous: the coordinates that no action moves, as in `Transitions`.
         method: as in `solve`, and so are ``basis``, ``columns``, ``components``, ``delta``, ``tail`` and ``tube``.
         basis: the functions of rewards and values.
         columns: functions of the state.
@@ -81,6 +82,7 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         expert: Any = None,
         domain: Any = None,
         periodic: Any = (),
+        exogenous: Any = (),
         method: Any = None,
         basis: Any = None,
         columns: Any = None,
@@ -94,6 +96,7 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         self.expert = expert
         self.domain = domain
         self.periodic = periodic
+        self.exogenous = exogenous
         self.method = method
         self.basis = basis
         self.columns = columns
@@ -156,6 +159,7 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
             terminal=terminal,
             episodes=episodes,
             periodic=self.periodic,
+            exogenous=self.exogenous,
             action_names=names if len(set(names)) == len(names) else (),
             coordinate_names=tuple(getattr(self, "feature_names_in_", ())),
         )

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.simulator import Counts, as_terminal
 from certirl.data.terminal import TerminalBoxes
-from certirl.data.transitions import action_in_words
+from certirl.data.transitions import action_in_words, coordinates_in_words
 from certirl.fit.action_values import Choices
 from certirl.fit.bellman import FORMS, Bellman, Operators, alternatives_of
 from certirl.fit.effects import error_in_words
@@ -195,7 +195,8 @@ class Compared(Record):
 
 _LINES = (
     *("functions", "program", "model", "growth", "coverage", "ties", "slack", "residual", "fresh states"),
-    *("outside tube", "planning", "ends", "terminal", "independence", "assumed", "seed", "asked"),
+    *("outside tube", "planning", "ends", "terminal", "exogenous"),
+    *("independence", "assumed", "seed", "asked"),
 )
 _SHARES = ("uncovered", "extrapolated", "ties", "unexplained")
 _LOSSES = ("residual", "largest_residual", "planned_loss")
@@ -245,6 +246,7 @@ class Diagnostics(Record):
         reached: the ends of episodes of the plan on R alone and of the expert, from the same states.
         terminal: the terminal states in boxes, learned from marked ones or from asking the simulator.
         periodic: coordinates that are periodic.
+        exogenous: coordinates that no action moves.
         assumption: what must be believed of the expert.
         seed: the seed of the draws, if it was a number.
         search: the rounds of a search for a proof.
@@ -294,6 +296,7 @@ class Diagnostics(Record):
     reached: Reached | None = None
     terminal: TerminalBoxes | None = None
     periodic: tuple[int, ...] = ()
+    exogenous: tuple[int, ...] = ()
     assumption: str = ""
     seed: int | None = None
     search: tuple[Round, ...] = ()
@@ -327,6 +330,7 @@ class Diagnostics(Record):
             "functions": self.choice,
             **(self._of_the_program() if self.objective else self._of_the_value_form()),
             "terminal": "" if self.terminal is None else self._terminated(self.terminal),
+            "exogenous": self._exogenous() if self.exogenous else "",
             "independence": self.independence,
             "assumed": "" if self.objective else self._assumed(),
             "seed": "" if self.seed is None else str(self.seed),
@@ -400,6 +404,11 @@ class Diagnostics(Record):
                 "or two coordinates certify has one for all states, by dynamics=certirl.dynamics.Deterministic(…)"
             )
         return f"{expert}estimated effects stand for the true ones; shares are of states as they were drawn"
+
+    def _exogenous(self) -> str:
+        """What no action moves, as the data declare."""
+        plural = "s" * (len(self.exogenous) > 1)
+        return f"no action moves coordinate{plural} {coordinates_in_words(self.exogenous, self.coordinate_names)}"
 
     def _terminated(self, boxes: TerminalBoxes) -> str:
         errors = f"missing {boxes.missed:.1%} and mistaking {boxes.mistaken:.1%} of held-out states"

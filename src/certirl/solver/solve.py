@@ -189,8 +189,9 @@ def solve(
         solution = solution.noted(Reason.UNPREDICTABLE.finding(errors=errors, chance=chance))
     seed = int(rng) if isinstance(rng, int | np.integer) else None
     names = (asked.moments or asked.origin).coordinate_names
+    exogenous = () if asked.source is None else asked.source.exogenous
     sampling = "" if asked.delta is None else asked.origin.sampling
-    stats = replace(solution.stats, seed=seed, coordinate_names=names, sampling=sampling)
+    stats = replace(solution.stats, seed=seed, coordinate_names=names, exogenous=exogenous, sampling=sampling)
     if isinstance(asked.source, Logged):
         found = find_memory(asked.source.data)
         if found.pairs:
