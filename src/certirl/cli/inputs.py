@@ -87,7 +87,7 @@ def reading(options: argparse.Namespace) -> dict[str, Any]:
         "domain": options.domain,
         "actions" if isinstance(options.actions, tuple) else "n_actions": options.actions,
         "periodic": options.periodic,
-        "exogenous": options.exogenous,
+        "exogenous": [int(name) if name.isdecimal() else name for name in options.exogenous or ()],
         "outside": options.outside or OUTSIDE[0],
         **names_of(options),
     }

@@ -54,11 +54,6 @@ def actions(text: str) -> Any:
     return tuple(text.split(",")) if "," in text else whole(text)
 
 
-def coordinate(text: str) -> int | str:
-    """The number of a coordinate, or its name."""
-    return int(text) if text.isdecimal() else text
-
-
 def folder(text: str) -> Path:
     """A folder, which has a name."""
     if not text:
@@ -73,7 +68,6 @@ VALUES: dict[str, dict[str, Any]] = {
     "N": {"type": int},
     "LOW": {"type": float, "metavar": ("LOW", "HIGH"), "nargs": 2, "action": "append"},
     "AXIS": {"type": int, "action": "append", "default": []},
-    "COORDINATE": {"type": coordinate, "default": []},
     "ACTIONS": {"type": actions},
     "TAIL": {"type": tail},
     "FOLDER": {"type": folder},
@@ -96,7 +90,7 @@ def log(*also: str) -> dict[str, dict[str, str]]:
             "--domain LOW HIGH": "interval of the states, once for each coordinate",
             "--actions ACTIONS": "number, or names: left,right (default: from the data)",
             "--periodic AXIS": "number of a periodic coordinate, 0 for the first",
-            "--exogenous COORDINATE …": "columns of the state, or their numbers, that no action moves",
+            "--exogenous NAME …": "columns of the state that no action moves",
             "--outside OUTSIDE": "states outside (default refuse)",
         },
         "columns of tables, if they have other names": {
@@ -140,7 +134,7 @@ def proof(delta: str, more: dict[str, str], samples: str) -> dict[str, dict[str,
             "--suboptimality SHARE": "by how much actions of an inexact expert may be worse than the best: a share of "
             "the reward's span",
             **more,
-            "--samples --max-samples N": f"transitions of each action to draw ({samples})",
+            "--samples --max-samples N": f"draws of each action ({samples})",
             "--seed N": "of draws and of the division of a log (default 0)",
         }
     }
@@ -154,7 +148,7 @@ def place(workers: str) -> dict[str, str]:
 
 def result(what: str, picture: str = "") -> dict[str, dict[str, str]]:
     """Where a result and its picture go; ``picture`` says what is drawn by default."""
-    drawn = {"--plot PICTURE": f"where the picture goes (default: {picture})"} if picture else {}
+    drawn = {"--plot PICTURE": f"the picture (default: {picture})"} if picture else {}
     return {"output": {"-o --output FILE": f"where the {what}", **drawn}}
 
 

@@ -185,7 +185,7 @@ VERBS = (
                     "--regret SHARE": "for policies: draw until the regret is at most this share of the value's span",
                     "--trials N": "for policies: transitions per action that try the answer (default: as it took)",
                 },
-                "default 10,000; with --delta 1,000,000",
+                "default 10,000; to prove 1,000,000",
             ),
             **table.result("solution goes (default reward.npz)", table.BESIDE),
             **table.THREADS,
