@@ -64,6 +64,27 @@ CONTROLS = {
 }
 
 
+def lattice(seed, wave=0.0, steps=4_000):
+    """A place in tenths, which a hidden wave may move."""
+    rng, place, rows = np.random.default_rng(seed), 0.0, []
+    for t in range(steps):
+        action = int(rng.integers(3))
+        drift = 0.8 * place + 0.2 * (action - 1) + wave * np.sin(0.3 * t)
+        after = float(np.clip(np.round(drift + 0.1 * rng.normal(), 1), -1, 1))
+        rows.append((place, action, after))
+        place = after
+    states, actions, after = np.array(rows).T
+    return certirl.Transitions(states, actions.astype(int), after, domain=(-1, 1))
+
+
+def test_states_that_occur_many_times_tell_of_memory_as_others_do():
+    """None of them was its only nearest: two neighbours were hardly ever found among rounded states."""
+    for seed in range(10):
+        assert find_memory(lattice(seed, wave=0.15)).found
+        control = find_memory(lattice(seed))
+        assert control.pairs > 500 and not control.found
+
+
 @pytest.mark.parametrize("name", CONTROLS)
 def test_no_memory_is_found_where_there_is_none(name):
     chances = [find_memory(CONTROLS[name](seed)).p_value for seed in range(10)]

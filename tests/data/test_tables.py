@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tracemalloc
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -256,7 +258,7 @@ def test_all_rows_without_a_value_are_counted_and_named_by_their_episodes():
     ):
         tables.read_demonstrations(rows)
     with pytest.raises(
-        ValueError, match=r"row 0 has no action, and is not the last of its episode \(1 further row alike\)"
+        ValueError, match=r"action is missing before the end of an episode in row 0 \(episode a\) and 1 further row: c"
     ):
         tables.read(rows | {"state": [0.0, 1.0, 0.5, 1.0], "action": [None, "x", None, "y"]})
 
@@ -443,7 +445,7 @@ EPISODES = {"episode": [0, 0, 0], "state": [0.0, 0.1, 0.2], "action": [0, 1, Non
         ({"terminated": [0, 0, 7]}, "(terminated|terminal) must be True or False, got 7 in row 2"),
         (
             {"action": [None, 1, None]},
-            "action is missing or not|row 0 has no action, and is not the last",
+            "actions? is missing (or not|before the end)|row 0 has no action, and is not the last",
         ),
         ({"action": [0, 10**6, None]}, "action 1000000 in row 1 is"),
         ({"action": [0, 0.5, None]}, "actions must be whole numbers 0, 1, …, got 0.5 in row 1"),
@@ -718,6 +720,94 @@ def test_a_periodic_coordinate_needs_a_period():
         certirl.policy_from(certirl.logs.read(turns(), domain=(0, 360), periodic=(0,)), periodic=(0,))
 
 
+GAPS = {
+    "run": ["m"] * 6 + ["t"] * 6,
+    "time": [
+        f"2026-01-0{day}T{time}:00Z"
+        for day in (5, 6)
+        for time in ("12:00", "12:15", "12:30", "12:45", "13:00", "15:00")
+    ],
+    "x": [0.0, 0.1, None, 0.3, 0.4, 0.5, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4],
+    "push": ["r", "r", "r", "r", None, "r", "l", "l", "l", "l", "l", "l"],
+}
+ENDED = {
+    "missing": [(0, 0.1), (0.3, 0.4), (0.9, 0.8), (0.8, 0.7), (0.7, 0.6), (0.6, 0.5), (0.5, 0.4)],
+    "both": [(0, 0.1), (0.3, 0.4), (0.9, 0.8), (0.8, 0.7), (0.7, 0.6), (0.6, 0.5)],
+}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+@pytest.mark.parametrize("order", ["sorted", "mixed"])
+def test_gaps_end_episodes_wherever_they_are_and_are_counted(kind, order, tmp_path):
+    mixed = np.random.default_rng(0).permutation(12) if order == "mixed" else np.arange(12)
+    table: Any = pa.table({name: [column[row] for row in mixed] for name, column in GAPS.items()})
+    if kind != "frame":
+        table, rows = tmp_path / f"gaps.{kind}", table
+        pq.write_table(rows, table, row_group_size=4) if kind == "parquet" else rows.to_pandas().to_csv(
+            table, index=False
+        )
+    asked = {"state": "x", "action": "push", "episode": "run", "step": "time", "domain": (0, 1), "missing": "drop"}
+    told = {
+        "missing": ["left out: 1 row without a value (x 1)", "1 row without an action, taken for last states"],
+        "both": ["left out: 1 row", "1 row without an action", "left out: 2 steps longer than 1800 seconds in time"],
+    }
+    for which, more in (("missing", {}), ("both", {"longest_step": timedelta(minutes=30)})):
+        log = tables.read(table, **asked, **more)
+        steps = sorted(zip(log.states[:, 0].tolist(), log.next_states[:, 0].tolist(), strict=True))
+        assert steps == sorted(ENDED[which]) and log.independent is False
+        assert all(
+            note.startswith(start) for note, start in zip(log.notes[-len(told[which]) :], told[which], strict=True)
+        )
+        assert len(set(log.episodes)) == 3 and ("7200" in str(log)) == (which == "missing")
+        for size in (1, 2, 5, 100) if order == "sorted" else ():
+            stream = tables.stream(table, rows=size, **asked, **more)
+            assert [note[:30] for note in stream.notes] == [note[:30] for note in log.notes[-len(stream.notes) :]]
+            pieces = [piece for chunk in stream.chunks() for piece in chunk.pieces()]
+            read = [
+                (s, e) for piece in pieces for s, e in zip(piece.states[:, 0], piece.next_states[0, :, 0], strict=True)
+            ]
+            assert sorted(read) == sorted(ENDED[which]) and len(stream.notes) == len(told[which])
+
+
+def test_rows_by_themselves_and_demonstrations_lose_those_without_a_value():
+    rows = {"state": [0.1, None, 0.3, 0.4], "action": ["a", "b", None, "b"], "next_state": [0.2, 0.3, 0.4, 0.5]}
+    log = tables.read(rows, missing="drop", domain=(0, 1))
+    assert log.states[:, 0].tolist() == [0.1, 0.4] and log.independent is None
+    assert log.notes == (
+        "left out: 2 rows without a value (state 1, action 1), as if it did not matter where they led",
+    )
+    (states, actions, _), names = tables.read_demonstrations(rows, missing="drop")
+    assert states[:, 0].tolist() == [0.1, 0.4] and actions.tolist() == [0, 1] and names == ("a", "b")
+    refused("missing='drop'", tables.read, rows, domain=(0, 1))
+    refused(
+        "every row of it lacks a value",
+        tables.read,
+        {"state": [None], "action": [0], "next_state": [0.5]},
+        missing="drop",
+    )
+
+
+def test_no_proof_takes_the_parts_of_an_episode_for_episodes(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, 4_000)
+    x[::50] = np.nan
+    table = {"episode": np.arange(4_000) // 100, "state": x, "action": rng.integers(2, size=4_000)}
+    assert certirl.data.dependence.sampling(tables.read(table, missing="drop", domain=(0, 1))) == "order"
+
+
+def test_where_episodes_end_is_asked_for_in_one_sentence():
+    refused("missing must be 'refuse' or 'drop', got 'ignore'", tables.read, GAPS, missing="ignore")
+    refused("longest_step must be a length .*, got -1", tables.read, GAPS, longest_step=-1)
+    named = {"state": "x", "action": "push", "episode": "run", "longest_step": 3}
+    refused(r"longest_step needs the column that orders .*: write step='time'", tables.read, GAPS, **named)
+    refused(
+        "longest_step needs rows of episodes",
+        tables.read,
+        {"state": [0.0, 1.0], "action": [0, 1], "next_state": [1.0, 0.0]},
+        longest_step=3,
+    )
+
+
 @pytest.mark.parametrize("kind", ["csv", "pandas", "polars"])
 def test_a_messy_table_is_told_all_of_its_faults_at_once_by_the_names_of_its_episodes(kind, tmp_path):
     """The first of them alone was told, in three runs one after the other, and gh-14 was called episode 14.0."""
@@ -731,7 +821,7 @@ def test_a_messy_table_is_told_all_of_its_faults_at_once_by_the_names_of_its_epi
     with pytest.raises(ValueError) as caught:
         certirl.logs.read(table, state="x", action="move", episode="run", step="t", domain=(0, 1))
     assert str(caught.value).endswith(
-        ": x is missing or not finite in row 5 (run gh-0) and 11 further rows; move is missing or not finite in row "
-        "143 (run gh-14); a state lies outside the domain in row 20 (run gh-2) and 2 further rows: correct these rows "
-        "or remove them"
+        ": x is missing or not finite in row 5 (run gh-0, t 5) and 11 further rows; move is missing before the end of "
+        "an episode in row 143 (run gh-14, t 3); a state lies outside the domain in row 20 (run gh-2, t 0) and 2 "
+        "further rows: correct these rows, remove them, or write missing='drop'"
     )

@@ -40,7 +40,8 @@ from certirl.solver.value_form import proof_columns
 if TYPE_CHECKING:
     from certirl.proof.known_noise import AffineGaussian
 
-COLUMNS = ("state", "action", "next_state", "episode", "step", "terminated", "delimiter")  # options about tables
+# Options about tables
+COLUMNS = ("state", "action", "next_state", "episode", "step", "terminated", "delimiter", "missing", "longest_step")
 MOSTLY = 0.5  # of the states: where some action is extrapolated at more of them, no answer is given
 _OBJECT = re.compile(r"(?P<module>.+\.py|[A-Za-z_]\w*(?:\.\w+)*):(?P<name>[A-Za-z_]\w*)")
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from certirl.cli.parsing import Table, number, whole
 from certirl.data.episodes import OUTSIDE
+from certirl.data.tables import MISSING
 from certirl.fit.recover import OBJECTIVES
 from certirl.functions.bases import FAMILIES
 from certirl.proof.tails import GaussianNoise, LaplaceNoise, Smooth, Tail, UniformNoise
@@ -73,6 +74,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "FOLDER": {"type": folder},
     "FAMILY": {"choices": [name.lower() for name in FAMILIES]},
     "OUTSIDE": {"choices": OUTSIDE},
+    "MISSING": {"choices": MISSING},
+    "TIME": {"type": float},
     "OBJECTIVE": {"choices": OBJECTIVES},
     "STUDY": {"choices": [*STUDIES, "all"]},
 }
@@ -101,6 +104,8 @@ def log(*also: str) -> dict[str, dict[str, str]]:
             "--step NAME": "column that orders an episode: numbers, times",
             "--terminated NAME": "column that marks terminal states",
             "--delimiter MARK": "between columns of text",
+            "--missing MISSING": "rows without a value (default refuse)",
+            "--longest-step TIME": "longer ones end episodes; units of --step, or seconds",
         },
     }
 

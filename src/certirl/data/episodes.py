@@ -7,8 +7,9 @@ was cut off (truncated) is a state like any other.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,9 @@ class Episode(Record):
         return float(np.sum(self.rewards))
 
 
-_COLUMNS = ("states", "actions", "next_states", "terminal", "episodes", "step", "rows")
+_COLUMNS = ("states", "actions", "next_states", "terminal", "episodes", "step", "rows", "gone")
+# What is counted beside rows that lack a value of a column; no column's name ends with a blank.
+_LONG, _IDLE = "long ", "idle "
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +106,11 @@ class Steps(Record):
     step: NDArray[Any] | None = None  # the order of rows within an episode ``[n]``; None if they are in order
     # the row of the table that each begins in, for error messages ``[n]``; None if there is no table
     rows: NDArray[np.intp] | None = None
+    # the rows that lack a value and are to be left out, of rows before they are paired ``[n]``; None if there are none
+    gone: NDArray[np.bool_] | None = None
     notes: tuple[str, ...] = ()  # what was left out, in sentences
+    # how many rows lack each column, "" for any of them; and how many long steps there are
+    left_out: Counter[str] = field(default_factory=Counter)
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -129,9 +136,56 @@ class Steps(Record):
         columns: Any = {name: [getattr(part, name) for part in parts] for name in _COLUMNS}
         for name, values in columns.items():
             columns[name] = None if any(column is None for column in values) else np.concatenate(values)
-        return Steps(**columns, notes=tuple(note for part in parts for note in part.notes))
+        notes, counts = tuple(note for part in parts for note in part.notes), (part.left_out for part in parts)
+        return Steps(**columns, notes=notes, left_out=sum(counts, Counter[str]()))
 
-    def by_episode(self, *, begun: int | None = None, controls: bool = False, unit: str = "step") -> Steps:
+    def placed(self) -> Steps:
+        """The same; rows whose place in an episode is not known follow the row before them."""
+        if self.gone is None or not self.gone.any():
+            return self
+        kept: Any = {name: _carried(getattr(self, name)) for name in ("episodes", "step")}
+        return replace(self, **kept)
+
+    def told(self, longest: float | None = None, unit: str = "") -> Steps:
+        """The same, with notes on rows that lack a value and on long steps, which ended episodes."""
+        which = ", ".join(f"{name} {n:,}" for name, n in self.left_out.items() if name not in ("", _LONG, _IDLE))
+        rows, idle, long = (self.left_out[name] for name in ("", _IDLE, _LONG))
+        parts, alike = (
+            "; episodes end there, and go on as others" * (self.episodes is not None),
+            "as if it did not matter",
+        )
+        notes = [
+            f"left out: {number_of(rows, 'row')} without a value ({which}), {alike} where they led{parts}",
+            f"{number_of(idle, 'row')} without an action, taken for last states{parts}",
+            f"left out: {number_of(long, 'step')} longer than {longest or 0:.6g} {unit}{parts}",
+        ]
+        return self.noted(*(note for note, count in zip(notes, (rows, idle, long), strict=True) if count))
+
+    def _in_parts(self, longest: float | None, idle: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Steps:
+        """Rows in order; episodes end at rows that are gone, after those without an action, and at longer steps.
+
+        Counted are those among the rows that are ``kept``.
+        """
+        gone = np.zeros(len(self), dtype=bool) if self.gone is None else self.gone
+        same = np.asarray(self.episodes)[1:] == np.asarray(self.episodes)[:-1]
+        long = np.zeros(len(same), dtype=bool)
+        if longest is not None:
+            long = same & (np.diff(np.asarray(self.step)) > longest)
+        parts = np.append(0, np.cumsum(~same | long | (gone | idle)[:-1]))
+        episodes = np.where(self.episodes == -1, -1, parts)
+        kept = kept & ~gone
+        counts = Counter({_LONG: int((long & kept[:-1]).sum()), _IDLE: int((idle & kept)[:-1][same].sum())})
+        return replace(self, episodes=episodes, left_out=self.left_out + counts)
+
+    def by_episode(
+        self,
+        *,
+        begun: int | None = None,
+        controls: bool = False,
+        unit: str = "step",
+        drops: bool = False,
+        longest: float | None = None,
+    ) -> Steps:
         """The steps of episodes, of rows of a table.
 
         Without next states, the next state is the one in the next row of the episode. An episode then ends with a row
@@ -140,10 +194,17 @@ class Steps(Record):
 
         Kept are the steps that begin in the first ``begun`` rows, of rows whose episodes come one after the other; two
         more rows tell how these steps continue. ``unit`` is that of `step`, for the note that steps differ in length.
+        ``drops``: an episode ends at rows that lack a value, an action among them; steps ``longest`` long are the last.
         """
         rows = self.where(np.lexsort([column for column in (self.step, self.episodes) if column is not None]))
-        episodes, kept = np.asarray(rows.episodes), np.arange(len(self)) < (len(self) if begun is None else begun)
-        over = np.zeros(len(self), dtype=bool) if rows.terminal is None else rows.terminal
+        kept = np.arange(len(self)) < (len(self) if begun is None else begun)
+        if drops or longest is not None:
+            waits = ~has_action(rows.actions, controls=controls) & (drops and rows.next_states is None)
+            rows = rows._in_parts(longest, waits, kept)
+            present = np.ones(len(rows), dtype=bool) if rows.gone is None else ~rows.gone
+            rows, kept = rows.where(present), kept[present]
+        episodes = np.asarray(rows.episodes)
+        over = np.zeros(len(rows), dtype=bool) if rows.terminal is None else rows.terminal
         last = np.append(episodes[1:] != episodes[:-1], True)
         rows = replace(rows, episodes=numbered(episodes), terminal=over, step=None).noted(*_uneven(rows, last, unit))
         if rows.next_states is not None:
@@ -161,6 +222,16 @@ class Steps(Record):
         _check_ends(ends & ~last[start + 1], rows.where(start))
         steps = replace(rows.where(start), next_states=rows.states[start + 1], terminal=ends)
         return steps.noted(*_lost(int((unknown & kept & ~over).sum()), int((unknown & kept & over).sum())))
+
+
+def _carried(column: NDArray[Any] | None) -> NDArray[Any] | None:
+    """A column with the value of the row before where one is missing; at its beginning the first that is there."""
+    if column is None or column.dtype.kind != "f" or np.isfinite(column).all():
+        return column
+    there = np.isfinite(column)
+    return np.asarray(
+        column[np.maximum(np.maximum.accumulate(np.where(there, np.arange(len(column)), 0)), there.argmax())]
+    )
 
 
 def _lost(cut: int, ended: int) -> list[str]:
@@ -322,6 +393,8 @@ class Conversion(Record):
             action_names=self.action_names,
             coordinate_names=() if self.state is not None else coordinate_names,
             notes=steps.notes,
+            # The parts of an episode depend on each other: no proof may take them for episodes that do not.
+            independent=False if steps.episodes is not None and any(steps.left_out.values()) else None,
         )
 
     def apply(self, steps: Steps) -> Steps:

@@ -69,6 +69,8 @@ class Columns(NamedTuple):
     dimension: int  # the number of coordinates of a state
     actions: tuple[str, ...] = ()  # the names of actions 0, 1, …, if the column holds names
     delimiter: str | None = None  # of a text file
+    drops: bool = False  # rows without a value are left out, and end their episodes
+    longest: float | None = None  # the longest step; longer ones end their episodes
 
     @property
     def ends(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ REMEMBERED = "add what the system remembers as a coordinate, such as the state o
 FEWEST = 100  # pairs of neighbouring steps, below which nothing is said
 MOST = 20_000  # steps that are looked at
 MATERIAL = 0.02  # of the variance of what state and action leave open: less memory is no matter
+TIE = 1e-9  # of the box: by how much states are told apart that are the same
 NOISELESS = 1e-3  # of the variance of a step: what is left open beside it is an error of the regression
 
 
@@ -135,6 +136,8 @@ def _neighbours(log: Transitions, rows: NDArray[np.intp]) -> tuple[NDArray[np.in
     from scipy.spatial import KDTree
 
     places = log.domain.chart(log.states[rows], log.periodic)
+    # Of states that are the same, as rounded ones are, each has one nearest.
+    places = places + TIE * np.random.default_rng(0).uniform(size=places.shape)
     pairs = [np.zeros((2, 0), dtype=np.intp)]
     for action in range(log.n_actions):
         own = np.flatnonzero(log.actions[rows] == action)

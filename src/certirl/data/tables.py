@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,7 @@ from certirl.data.formats import (
 )
 from certirl.data.transitions import Piece, Rows, Stream, Transitions, join_episodes, join_terminal
 from certirl.ground.domain import (
+    MOST_ACTIONS,
     Array,
     Box,
     as_actions,
@@ -54,7 +57,7 @@ from certirl.ground.domain import (
     names_among,
     number_of,
 )
-from certirl.ground.doors import as_count, by_door, closest, is_number, printable, setting, shown
+from certirl.ground.doors import as_count, as_number, by_door, closest, is_number, printable, setting, shown
 from certirl.ground.records import Record, freeze, internal
 from certirl.ground.work import watched
 
@@ -66,12 +69,14 @@ EPISODE = ("episode", "episode_id", "episode_index", "trajectory", "trajectory_i
 TERMINATED = ("terminated", "terminal")
 _AHEAD = 2  # rows after a batch: the state that its last step leads to, and whether the episode ended there
 _HEAD = 64  # rows that are compared to recognise the same data in two formats
+MISSING = ("refuse", "drop")
+_NO_COLUMNS = ("delimiter", "missing", "longest_step")  # settings of `Names` that name no column; the last ones
 _FEW_ACTIONS = 100  # up to which the largest action is the number of actions, whichever of them occur
 
 
 @dataclass(frozen=True)
 class Names(Record):
-    """The columns of a table that a user names; None where they have one of the usual names."""
+    """How a table is to be read: its columns, None for those with a usual name, and where episodes end."""
 
     state: str | Sequence[str] | None = None  # the column of the state, or a sequence of columns
     action: str | None = None  # the column of the action
@@ -85,9 +90,12 @@ class Names(Record):
     step: str | None = None
     terminated: str | None = None  # the column that marks terminal states
     delimiter: str | None = None  # what separates the columns of a text file; recognised by its header if None
+    missing: str = MISSING[0]  # rows without a value: "refuse", or "drop", which ends their episodes
+    # a longer step ends its episode; in units of the column that orders rows, seconds of times, or a timedelta
+    longest_step: Any = None
 
     def __post_init__(self) -> None:
-        for name in (column.name for column in fields(self) if column.name != "delimiter"):
+        for name in (column.name for column in fields(self)[: -len(_NO_COLUMNS)]):
             value, is_several = getattr(self, name), name in ("state", "next_state")
             columns = (value,) if isinstance(value, str) or not is_several else value
             is_list = isinstance(columns, Sequence) and len(columns) > 0
@@ -101,7 +109,15 @@ class Names(Record):
         delimiter = {"tab": "\t", "\\t": "\t"}.get(str(self.delimiter), self.delimiter)
         if delimiter is not None and not (isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()):
             raise ValueError(f"{setting('delimiter')} must be a single character of ASCII, got {shown(delimiter)}")
-        freeze(self, delimiter=delimiter)
+        if self.missing not in MISSING:
+            words = " or ".join(map(repr, MISSING))
+            raise ValueError(f"{setting('missing')} must be {words}, got {shown(self.missing)}")
+        longest = self.longest_step.total_seconds() if isinstance(self.longest_step, timedelta) else self.longest_step
+        if longest is not None:
+            longest = as_number(
+                longest, "longest_step", least=0, strict=True, meaning="a length in units of the column step"
+            )
+        freeze(self, delimiter=delimiter, longest_step=longest)
 
     def check(self, columns: Sequence[str], *roles: str) -> None:
         """Refuse columns in these roles that a table does not have."""
@@ -151,7 +167,13 @@ def recognise(table: Table, names: Names, *, demonstrations: bool = False) -> Co
     if after and table.coordinates(after) != dimension:
         raise ValueError(f"states have {number_of(dimension, 'coordinate')}, next states {table.coordinates(after)}")
     ends = (terminated, truncated)
-    return Columns(states, after, action, episode, *ends, step, by_episode, dimension, (), table.delimiter)
+    longest = None if demonstrations else names.longest_step
+    if longest is not None and not (by_episode and step):
+        needs = "the column that orders the rows of an episode" if by_episode else "rows of episodes, in their order"
+        example = by_door(f"{setting('step', repr('time'))}", "--step time")
+        raise ValueError(f"{setting('longest_step')} needs {needs}: write {example}, or leave it out")
+    what = (states, after, action, episode, *ends, step, by_episode, dimension, (), table.delimiter)
+    return Columns(*what, drops=names.missing == "drop", longest=longest)
 
 
 def _coordinates(names: Sequence[str], given: Any, usual: Sequence[str]) -> tuple[str, ...]:
@@ -228,6 +250,8 @@ class Chunk(Record):
         """The transitions that begin in its rows, in each batch sorted by action."""
         with in_table(self.name):
             for steps in self.steps():
+                if not len(steps):
+                    continue
                 converted = self.conversion.apply(steps)
                 yield from Rows(converted.states, converted.actions, converted.next_states).pieces()
 
@@ -238,21 +262,35 @@ class Chunk(Record):
         if not self.columns.by_episode:
             yield from batches
             return
-        for rows, begun in self._windows(table, batches):
+        for window, begun in self._windows(table, batches):
+            rows = window.placed()
             _check_order(rows)
-            steps = rows.by_episode(begun=begun, controls=self.conversion.controls is not None)
-            if len(steps):
+            steps = self._paired(rows, begun=begun)
+            if len(steps) or steps.left_out:
                 yield steps
 
     def loaded(self) -> Steps:
         """All steps of the table, before conversion."""
         table = self.table()
         rows = next(self.batches(table)).noted(*table.notes)
+        if rows.left_out[""] == (len(rows) if self.columns.by_episode else len(rows) + rows.left_out[""]) > 0:
+            raise ValueError("every row of it lacks a value")
         if not self.columns.by_episode:
-            return replace(rows, episodes=None if rows.episodes is None else numbered(rows.episodes))
-        is_time = rows.step is not None and not is_number(str(table.first_value(str(self.columns.step))))
-        unit = f"{'seconds in ' * is_time}{self.columns.step}"
-        return rows.by_episode(controls=self.conversion.controls is not None, unit=unit)
+            return replace(rows, episodes=None if rows.episodes is None else numbered(rows.episodes)).told()
+        unit = self.unit(table)
+        return self._paired(rows.placed(), unit=unit).told(self.columns.longest, unit)
+
+    def unit(self, table: Table) -> str:
+        """The unit of the column that orders rows, in words."""
+        step = self.columns.step
+        if step is None:
+            return ""
+        return f"{'' if is_number(str(table.first_value(step))) else 'seconds in '}{step}"
+
+    def _paired(self, rows: Steps, **settings: Any) -> Steps:
+        """The steps of rows of a table of episodes."""
+        columns, controls = self.columns, self.conversion.controls is not None
+        return rows.by_episode(controls=controls, drops=columns.drops, longest=columns.longest, **settings)
 
     def batches(self, table: Table, rows: int | None = None, section: Section = WHOLE) -> Iterator[Steps]:
         """Its rows in batches, all in one without ``rows``, before they are paired to steps.
@@ -261,7 +299,10 @@ class Chunk(Record):
         """
         columns, first, ended = self.columns, section[0], 0
         for cells in self._whole(table) if rows is None else table.batches(columns, rows, section):
-            self._check_present(cells, first, table)
+            lacking = self._lacking(cells)
+            if not columns.drops:
+                self._check_present(cells, lacking, first, table)
+            gone = np.any([*lacking.values()], axis=0) if columns.drops else None
             ends = [_flags(cells[name], name, first) for name in columns.flags]
             actions = flat(cells[columns.action])
             episodes = None if columns.episode is None else cells[columns.episode]
@@ -272,10 +313,11 @@ class Chunk(Record):
             elif columns.by_episode and episodes is None:
                 episodes = np.zeros(len(actions), dtype=np.intp)
             if self.conversion.controls is None:
-                may_miss = not columns.next_states and actions.ndim == 1
+                may_miss = (not columns.next_states or columns.drops) and actions.ndim == 1
                 logged = np.where(has_action(actions), actions, 0) if may_miss else actions
                 as_actions(logged, n_actions=self.conversion.n_actions, first=first)
-            yield Steps(
+            counts = {name: int(rows.sum()) for name, rows in lacking.items() if rows.any()}
+            batch = Steps(
                 _side_by_side(cells, columns.states),
                 actions,
                 _side_by_side(cells, columns.next_states) if columns.next_states else None,
@@ -283,7 +325,10 @@ class Chunk(Record):
                 episodes,
                 cells[columns.step] if columns.by_episode and columns.step else None,
                 np.arange(first, first + len(actions)),
+                gone,
+                left_out=Counter(counts if gone is None else {**counts, "": int(gone.sum())}),
             )
+            yield batch if columns.by_episode or gone is None else batch.where(~gone)
             first += len(actions)
         if first == 0:
             raise ValueError("there are no rows in it; leave it out")
@@ -295,16 +340,25 @@ class Chunk(Record):
         parts = list(watched(batches, table.count, lambda cells: len(cells[action]), None, unit="rows"))
         return [{name: np.concatenate([part[name] for part in parts]) for name in columns.names}] if parts else []
 
-    def _check_present(self, cells: Cells, first: int, table: Table) -> None:
+    def _lacking(self, cells: Cells) -> dict[str, NDArray[np.bool_]]:
+        """Which rows lack a value of each column that must have one ``[n]``."""
+        columns = self.columns
+        needed = (*columns.required, *((columns.action,) if columns.next_states else ()))
+        return {name: ~_is_there(cells[name]) for name in needed}
+
+    def _check_present(self, cells: Cells, lacking: dict[str, Any], first: int, table: Table) -> None:
         """Refuse rows without a value, and name those outside the domain beside them."""
         columns, conversion = self.columns, self.conversion
-        needed = (*columns.required, *((columns.action,) if columns.next_states else ()))
-        wrong = {f"{name} is missing or not finite": ~_is_there(cells[name]) for name in needed}
+        wrong = {f"{name} is missing or not finite": rows for name, rows in lacking.items()}
+        actions, controls = flat(cells[columns.action]), conversion.controls is not None
+        acted = has_action(actions, controls=controls)
+        if columns.by_episode and not columns.next_states and not columns.by_ends:
+            wrong[f"{columns.action} is missing before the end of an episode"] = ~acted & ~_is_last(cells, columns)
         if not any(rows.any() for rows in wrong.values()):
             return
-        if columns.by_episode and not columns.next_states:
-            acted = has_action(flat(cells[columns.action]), controls=conversion.controls is not None)
-            wrong[f"{columns.action} is missing or not finite"] = ~acted & ~_is_last(cells, columns)
+        if not controls and actions.ndim == 1:
+            most = MOST_ACTIONS if conversion.n_actions is None else conversion.n_actions
+            wrong[f"{columns.action} is no action"] = acted & ((actions % 1 != 0) | (actions >= most))
         if conversion.domain is not None and conversion.state is None and conversion.outside == "refuse":
             low, high = conversion.domain.ends
             ends = [_side_by_side(cells, names) for names in (columns.states, columns.next_states) if names]
@@ -312,11 +366,10 @@ class Chunk(Record):
             beyond[:, list(conversion.periodic)] = False
             wrong["a state lies outside the domain"] = beyond.any(axis=1)
         told = [
-            _counted(what, first + np.flatnonzero(rows), table, columns.episode)
-            for what, rows in wrong.items()
-            if rows.any()
+            _counted(what, first + np.flatnonzero(rows), table, columns) for what, rows in wrong.items() if rows.any()
         ]
-        raise ValueError(f"{'; '.join(told)}: correct these rows or remove them")
+        drop = setting("missing", repr("drop"))
+        raise ValueError(f"{'; '.join(told)}: correct these rows, remove them, or write {drop}")
 
     def _windows(self, table: Table, batches: Iterator[Steps]) -> Iterator[tuple[Steps, int]]:
         """Its rows in batches with the two rows after each, and their number without these."""
@@ -326,11 +379,11 @@ class Chunk(Record):
             begun = max(len(window) - _AHEAD, 0)
             if begun:
                 yield window, begun
-            held = [window.where(slice(begun, None))]
+            held = [replace(window.where(slice(begun, None)), left_out=Counter())]
         if held:
             begun, end = len(held[0]), self.section[1]
             for batch in () if end is None else self.batches(table, _AHEAD, (end, None)):
-                held.append(batch)
+                held.append(replace(batch, left_out=Counter()))
                 if sum(map(len, held)) >= begun + _AHEAD:
                     break
             yield Steps.joined(held), begun
@@ -382,6 +435,7 @@ class TableStream(Stream):
     parts: tuple[Chunk, ...]
     domain: Box
     n_actions: int
+    notes: tuple[str, ...] = ()  # what was left out, in sentences
 
     @internal
     def chunks(self) -> tuple[Chunk, ...]:
@@ -428,7 +482,7 @@ class TableStream(Stream):
         count = number_of(len(tables), tables[0].unit)
         actions = ", ".join(names) if names else f"0 … {self.n_actions - 1}"
         line = f"{number_of(self.total, 'row')} in {count}, states in {self.domain.words}, actions {actions}"
-        return "\n  ".join([line, *(note for table in tables for note in table.notes)])
+        return "\n  ".join([line, *(note for table in tables for note in table.notes), *self.notes])
 
 
 def stream(sources: Any, *, rows: int | None = None, **settings: Any) -> TableStream:
@@ -443,8 +497,9 @@ def stream(sources: Any, *, rows: int | None = None, **settings: Any) -> TableSt
         sources: a file, a folder, a glob pattern, a data frame, or a list of these.
         rows: of a batch; 2¹⁸ if left out, 2¹⁶ of episodes.
         **settings: as in `read`. A domain, a number of actions or names of actions that are left out are those of the
-            data, by the statistics of Parquet files or by reading all rows once. A stream does not count the states
-            that it clips, nor last actions without a next state, nor does it compare the times between steps.
+            data, by the statistics of Parquet files or by reading all rows once; so are rows that ``missing`` or
+            ``longest_step`` leave out. A stream does not count the states that it clips, nor last actions without a
+            next state, nor does it compare the times between steps.
 
     Example:
         >>> table = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0, 0.5]}
@@ -459,7 +514,8 @@ def stream(sources: Any, *, rows: int | None = None, **settings: Any) -> TableSt
         raise ValueError(f"a stream cannot say what it dropped: write {setting('outside', repr('clip'))}, or {other}")
     size = None if rows is None else as_count(rows, "rows", meaning="a positive whole number")
     chunks = _opened(sources, names, conversion, rows=size)
-    return _with_extent([part for chunk in chunks for part in chunk.cut()])
+    parts = [part for chunk in chunks for part in chunk.cut()]
+    return replace(_with_extent(parts), notes=_left_out(parts))
 
 
 def read(sources: Any, **settings: Any) -> Transitions:
@@ -469,10 +525,11 @@ def read(sources: Any, **settings: Any) -> Transitions:
         sources: a file, a folder, a glob pattern, a data frame, or a list of these. Episodes may come mixed, and never
             continue in another table.
         **settings: which columns to read, as in `Names`: state, action, next_state, episode, step, terminated; the
-            delimiter of text files; and what to make of the rows, as in `from_episodes`: domain, n_actions, actions,
-            state (a function), periodic, exogenous, outside, absorb. ``periodic`` and ``exogenous`` name coordinates of
-            the state, by numbers or columns. Actions that are names are numbered in sorted order, or in
-            the order of ``actions``.
+            delimiter of text files; where episodes end: ``missing="drop"`` leaves out rows without a value, and
+            ``longest_step=`` is the longest step, in units of the column step, seconds of times; and what to make of
+            the rows, as in `from_episodes`: domain, n_actions, actions, state (a function), periodic, exogenous,
+            outside, absorb. ``periodic`` and ``exogenous`` name coordinates of the state, by numbers or columns.
+            Actions that are names are numbered in sorted order, or in the order of ``actions``.
 
     Example:
         >>> table = {"x": [0.0, 0.5, 1.0], "move": ["right", "right", "left"], "x2": [0.5, 1.0, 0.5]}
@@ -499,14 +556,29 @@ def read(sources: Any, **settings: Any) -> Transitions:
         raise ValueError(f"{chunks[0].name}{' …' * (len(chunks) > 1)}: {problem}") from None
 
 
-def _counted(what: str, rows: NDArray[np.intp], table: Table, episode: str | None) -> str:
-    """What is wrong in which row first, by the name of its episode in the table, and in how many more."""
-    first, which = int(rows[0]), ""
-    if episode is not None and not what.startswith(episode):
-        names = chain.from_iterable(cells[episode].to_pylist() for cells in table.raw([episode], ROWS))
-        which = f" ({episode} {next(islice(names, first, None))})"
+def _left_out(chunks: Sequence[Chunk]) -> tuple[str, ...]:
+    """Notes on rows without a value and on long steps, which are counted in one pass if they are to end episodes."""
+    columns = chunks[0].columns
+    if not columns.drops and columns.longest is None:
+        return ()
+    counts: Counter[str] = Counter()
+    for chunk in chunks:
+        with in_table(chunk.name):
+            for steps in chunk.steps():
+                counts += steps.left_out
+    rows = replace(next(chunks[0].steps()), notes=(), left_out=counts)
+    return rows.told(columns.longest, chunks[0].unit(chunks[0].table())).notes
+
+
+def _counted(what: str, rows: NDArray[np.intp], table: Table, columns: Columns) -> str:
+    """What is wrong in which row first, by its episode and step in the table, and in how many more."""
+    first, named = int(rows[0]), [name for name in (columns.episode, columns.step) if name is not None]
+    named = [name for name in named if not what.startswith(name)]
+    rows_of = (zip(*(cells[name].to_pylist() for name in named), strict=True) for cells in table.raw(named, ROWS))
+    place = next(islice(chain.from_iterable(rows_of), first, None)) if named else ()
+    which = ", ".join(f"{name} {value}" for name, value in zip(named, place, strict=True))
     more = f" and {number_of(len(rows) - 1, 'further row')}" if len(rows) > 1 else ""
-    return f"{what} in row {first}{which}{more}"
+    return f"{what} in row {first}{f' ({which})' * bool(which)}{more}"
 
 
 def _is_there(values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -536,7 +608,7 @@ def read_demonstrations(sources: Any, **settings: Any) -> tuple[tuple[Any, Any, 
     for chunk in chunks:
         with in_table(chunk.name):
             rows = next(chunk.batches(chunk.table()))
-            rows = rows.where(has_action(rows.actions))
+            rows = rows.where(has_action(rows.actions) & (True if rows.gone is None else ~rows.gone))
             if not len(rows):
                 raise ValueError("there are no demonstrations in it")
             parts.append(rows)
@@ -685,7 +757,7 @@ def _extents(chunks: Sequence[Chunk]) -> Iterator[tuple[int, Array, NDArray[Any]
         yield table.count(), np.stack([np.minimum(low, after[0]), np.maximum(high, after[1])]), extremes[1][d : d + 1]
         return
     with in_table(chunks[0].name):
-        for steps in (steps for chunk in chunks for steps in chunk.steps()):
+        for steps in (steps for chunk in chunks for steps in chunk.steps() if len(steps)):
             ends = np.concatenate([steps.states, steps.next_states])
             yield len(steps), np.stack([ends.min(axis=0), ends.max(axis=0)]), np.unique(steps.actions)
 
