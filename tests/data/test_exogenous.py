@@ -7,6 +7,7 @@ import pytest
 
 import certirl
 from certirl.cli import main
+from certirl.data.inputs import moved_inputs
 from certirl.data.source import as_source
 from certirl.data.transitions import concatenate
 from refusals import refused
@@ -140,3 +141,42 @@ def test_the_command_takes_names_and_numbers_of_columns(tmp_path, monkeypatch, c
     assert certirl.load("reward.npz").stats.exogenous == (1, 2)
     assert main([*asked, "--exogenous", "rain"]) == 2
     assert "--exogenous must be a tuple of coordinates" in capsys.readouterr().err
+
+
+def heated(seed, *, moved=0.0, trend=0.0, n=2_000):
+    """A room that an expert keeps at 20 °C, one time in ten by chance; heating moves the weather by ``moved``."""
+    rng, rows, room, outdoor, drift = np.random.default_rng(seed), [], 20.0, 0.0, 0.0
+    for _ in range(n + 1):
+        heat = rng.integers(2) if rng.random() < 0.1 else int(room < 20 - 0.2 * outdoor)
+        rows.append((room, outdoor, heat))
+        drift = 0.95 * drift + trend * rng.normal()
+        outdoor = np.clip(0.9 * outdoor + drift + 0.2 * rng.normal() + moved * heat, -5, 5)
+        room = np.clip(room + (0.3 if heat else -0.3) + 0.02 * outdoor + 0.1 * rng.normal(), 15, 25)
+    values = np.array(rows)
+    settings = {"domain": ((15, 25), (-5, 5)), "coordinate_names": ("room", "outdoor"), "exogenous": ("outdoor",)}
+    return certirl.Transitions(values[:-1, :2], values[:-1, 2].astype(int), values[1:, :2], **settings)
+
+
+def test_actions_that_move_what_was_declared_exogenous_are_found():
+    for seed in range(10):
+        found = moved_inputs(heated(seed, moved=0.3))
+        assert "of the next outdoor" in found and moved_inputs(replace(heated(seed, moved=0.3), exogenous=())) == ""
+
+
+@pytest.mark.parametrize("trend", [0.0, 0.02])
+def test_inputs_that_nobody_moves_are_not_doubted(trend):
+    assert not any(moved_inputs(heated(seed, trend=trend)) for seed in range(40))
+    assert sum(bool(moved_inputs(heated(seed, trend=trend, n=1_000), 0.05)) for seed in range(60)) <= 8
+
+
+def test_too_few_rows_or_one_action_say_nothing():
+    assert moved_inputs(heated(0, moved=0.3, n=60)) == ""
+    log = heated(0, moved=0.3)
+    assert moved_inputs(log.where(log.actions == 0)) == ""
+
+
+def test_the_first_line_says_that_an_input_is_moved():
+    asked = {"discount": 0.9, "expert": lambda states: (states[:, 0] < 20 - 0.2 * states[:, 1]).astype(int)}
+    first = str(certirl.solve(heated(0, moved=0.3), **asked)).splitlines()[0]
+    assert "actions seem to move an exogenous coordinate" in first and "do not declare it exogenous" in first
+    assert "exogenous coordinate" not in str(certirl.solve(heated(0), **asked)).splitlines()[0]

@@ -190,6 +190,11 @@ class Reason(Enum):
         "do not rely on them",
     )
     MEMORY = "solved", "the next state depends on the step before: {test}", "{cure}"
+    MOVED = (
+        "solved",
+        "actions seem to move an exogenous coordinate: {test}",
+        "do not declare it exogenous; or, if they cannot, add what the expert knew of its next value as a coordinate",
+    )
     UNPREDICTABLE = (
         "undetermined",
         "the log's actions cannot be predicted from its states "

@@ -12,6 +12,7 @@ import numpy as np
 
 from certirl.data.demonstrations import Demonstrated
 from certirl.data.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
+from certirl.data.inputs import moved_inputs
 from certirl.data.memory import REMEMBERED, find_memory
 from certirl.data.moments import Moments
 from certirl.data.simulator import Simulator
@@ -198,6 +199,9 @@ def solve(
             stats = replace(stats, independence="; ".join(filter(None, [stats.independence, f"steps: {found}"])))
         if found.found:
             solution = solution.judged(Reason.MEMORY.finding(test=found, cure=REMEMBERED), *solution.findings)
+        moved = moved_inputs(asked.source.data)
+        if moved:
+            solution = solution.judged(Reason.MOVED.finding(test=moved), *solution.findings)
     if asked.source is not None:
         stats = replace(stats, log_notes=asked.source.notes, asked=Asked.of(asked.source.counts_of_rows))
     return replace(solution, stats=stats)
