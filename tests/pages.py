@@ -86,7 +86,12 @@ def script(blocks: list[tuple[str, str]]) -> str:
 
 def pictures(page: str) -> list[str]:
     """The pictures that a page shows and its own code draws."""
-    return re.findall(r"\]\(pictures/(\S+)\)", (ROOT / page).read_text())
+    return re.findall(r"\]\((?:docs/)?pictures/(\S+)\)", (ROOT / page).read_text())
+
+
+def folder_of(page: str) -> Path:
+    """Where the pictures of a page are."""
+    return (ROOT / page).parent / ("docs/pictures" if page == "README.md" else "pictures")
 
 
 def run(page: str, folder: Path) -> list[str]:
@@ -106,7 +111,7 @@ def draw(page: str) -> None:
     with TemporaryDirectory() as folder:
         run(page, Path(folder))
         for name in pictures(page):
-            target = (ROOT / page).parent / "pictures" / name
+            target = folder_of(page) / name
             target.parent.mkdir(exist_ok=True)
             with Image.open(Path(folder, name)) as picture:
                 picture.convert("RGB").quantize(256, kmeans=1, dither=Image.Dither.NONE).save(target, optimize=True)
@@ -126,7 +131,7 @@ def check(page: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":  # draws the pictures of the pages named, or of all
-    every = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
+    every = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
     drawing = [page for page in every if pictures(page) and parts((ROOT / page).read_text())]
     for named in sys.argv[1:] or drawing:
         draw(named)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lowest import lowest
-from pages import pictures
+from pages import folder_of, pictures
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "certirl"
@@ -137,8 +137,8 @@ def test_whatever_is_said_to_be_installed_is_an_extra():
 
 
 def test_pictures_of_the_pages_are_small_and_shown():
-    pages = [*(ROOT / "docs").rglob("*.md")]
-    shown = {page.parent / "pictures" / name for page in pages for name in pictures(str(page.relative_to(ROOT)))}
+    pages = ["README.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+    shown = {folder_of(page) / name for page in pages for name in pictures(page)}
     assert shown == {path for folder in (ROOT / "docs").rglob("pictures") for path in folder.iterdir()}
     assert len(shown) >= 12 and max(path.stat().st_size for path in shown) <= 80_000
 

@@ -68,6 +68,7 @@ INK = "0.15"  # the colour of text
 EMPTY = "0.93"  # behind maps
 COLUMNS = 4  # of panels, at most
 LETTERS = 16  # of a title on each inch of a picture's width
+LEGEND = 25  # letters of a legend on each inch, which it may exceed on both sides
 
 
 def _pyplot() -> Any:
@@ -389,14 +390,14 @@ def _size(pictures: Sequence[Picture], is_stack: bool) -> tuple[float, float]:
 
 def draw(picture: Picture, ax: Any, *, is_labelled: bool = True) -> None:
     """Draw one picture into axes; the horizontal axis may stay without its name."""
+    inches = ax.get_position().width * _root(ax).get_figwidth()
     if isinstance(picture, Bars | Intervals):
         _bars(picture, ax)
     else:
         ax.set_xlabel(picture.x_label if is_labelled else "")
         ax.set_ylabel(picture.y_label)
         handles = _chart(picture, ax) if isinstance(picture, Chart) else _map(picture, ax)
-        _legend(ax, handles, 110 if isinstance(picture, Chart) else 50)
-    inches = ax.get_position().width * _root(ax).get_figwidth()
+        _legend(ax, handles, min(110, int(LEGEND * inches)) if isinstance(picture, Chart) else 50)
     lines = [line for text in picture.title.split("\n") for line in wrap(text, max(24, int(LETTERS * inches)))]
     ax.set_title("\n".join(lines), fontsize="small")
     ax.set_axisbelow(True)
