@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Annotated, Any, ClassVar, NamedTuple
+from operator import itemgetter
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,6 +56,16 @@ _KEPT = 8  # sizes of windows for which gradients are kept
 _SMALL = 1e-6  # change of an upper solution, relative to its first bound, at which it is final
 
 
+_Rows = TypeVar("_Rows", bound="tuple[Any, ...]")
+
+
+def each_array(make: Callable[..., Array], *records: _Rows) -> _Rows:
+    """A record of arrays, or of such records, each array made of those in the same place of several records."""
+    places = zip(*records, strict=True)
+    entries = (each_array(make, *each) if isinstance(each[0], tuple) else make(*each) for each in places)
+    return type(records[0])(*entries)
+
+
 @internal
 class Image(NamedTuple):
     """Next states of cells: that of a state s is y + J·(s − m) for some |J − slopes| ≤ spreads, clipped to the box.
@@ -69,7 +80,7 @@ class Image(NamedTuple):
 
     def at(self, rows: Any) -> Image:
         """Those of some cells."""
-        return Image(*(entry[rows] for entry in self))
+        return each_array(itemgetter(rows), self)
 
     def differs(self, other: Image) -> NDArray[np.bool_]:
         """In which cells it is not the other image ``[k]``."""
@@ -187,8 +198,14 @@ class CellCertificate(Claim):
 
     compressed: ClassVar[bool] = True
     replaces_reward: ClassVar[bool] = True
-    tail: ClassVar[float] = 0.0  # type: ignore[misc]
+    bounds_regret: ClassVar[bool] = True  # type: ignore[misc]
     tube: ClassVar[None] = None
+    # Nothing is random or estimated.
+    delta: ClassVar[float] = 0.0  # type: ignore[misc]
+    tail: ClassVar[float] = 0.0  # type: ignore[misc]
+    spending: ClassVar[dict[str, float]] = {}  # type: ignore[misc]
+    losses: ClassVar[dict[str, float]] = {}  # type: ignore[misc]
+    samples_needed: ClassVar[None] = None  # type: ignore[misc]
     _derived: ClassVar[tuple[str, ...]] = ("word", "delta", "decided_share", "margin", "regret", "relative_regret")
     grid: Cells
     discount: float
@@ -213,36 +230,15 @@ class CellCertificate(Claim):
         return self
 
     @property
-    def delta(self) -> float:  # type: ignore[override]
-        """The probability that the statement is wrong: nothing is random."""
-        return 0.0
-
-    @property
-    def spending(self) -> dict[str, float]:  # type: ignore[override]
-        """How δ was split: there is none."""
-        return {}
-
-    @property
-    def losses(self) -> dict[str, float]:  # type: ignore[override]
-        """What is subtracted from an estimate: the bounds of cells come from no estimate."""
-        return {}
-
-    @property
     def estimated(self) -> float:  # type: ignore[override]
         """The margin, as it comes from no estimate."""
         return self.margin
-
-    @property
-    def samples_needed(self) -> None:  # type: ignore[override]
-        """Of draws: none are used."""
 
     @property
     @internal
     def declared(self) -> dict[str, str]:
         """What the next states are known by."""
         return {"next states": _in_words(self.dynamics)}
-
-    bounds_regret: ClassVar[bool] = True  # type: ignore[misc]
 
     @property
     @internal
@@ -254,9 +250,8 @@ class CellCertificate(Claim):
     @internal
     def missing(self) -> str:
         """What keeps it from being certified, in words; empty if it is."""
-        return (
-            "" if self.holds else "cells without a switch beside them are undecided: use smaller cells or more points"
-        )
+        undecided = "cells without a switch beside them are undecided: use smaller cells or more points"
+        return "" if self.holds else undecided
 
     @property
     def domain(self) -> Box:
@@ -509,7 +504,7 @@ def prove_by_cells(
     grid = _refined(coarse, as_count(declared.refine, "refine"))
     boxes = _terminal_boxes(simulator, coarse)
     halves, centres = grid.sides / 2 * (1 + INFLATION), mesh(grid.middles())
-    over = _terminal_cells(centres, boxes)
+    over = _terminal(grid, boxes)
     live = np.flatnonzero(~over)
     if not len(live):
         raise ValueError("all states are terminal")
@@ -519,7 +514,7 @@ def prove_by_cells(
         actions[live] = _one_action(as_policy(expert, simulator.n_actions), centres[live])
     if guess is None:
         coefficients = _evaluated(simulator, coarse, actions, grid, reward, discount)
-    coefficients = np.where(_terminal_points(coarse, boxes), 0.0, coefficients)
+    coefficients = np.where(_terminal(coarse, boxes, points=True), 0.0, coefficients)
     start = Reward(coarse, coefficients)
     table = start(grid.points())
     paid = None if reward is None else coarse.combined(grid.points(), reward.coefficients)
@@ -551,7 +546,8 @@ def prove_by_cells(
             ]
             cells = live[rows[which]]
             chosen = _greedy(parts, gradients, halves, rounding) if greedy else actions[cells]
-            blocks.append(_Block.of(rows[which], parts, chosen, gradients, halves, discount, here and here.at(cells)))
+            inside = here and each_array(itemgetter(cells), here)
+            blocks.append(_Block.of(rows[which], parts, chosen, gradients, halves, discount, inside))
             actions[cells] = chosen
     order = np.argsort(np.concatenate([block.rows for block in blocks]))
     advantages = np.concatenate([block.advantages for block in blocks], axis=1)[:, order] - rounding
@@ -713,26 +709,17 @@ def _terminal_boxes(simulator: Any, grid: Cells) -> tuple[Array, ...]:
     return boxes
 
 
-def _terminal_cells(centres: Array, boxes: tuple[Array, ...]) -> NDArray[np.bool_]:
-    """Which cells are terminal ``[c]``."""
-    over = np.zeros(len(centres), dtype=bool)
+def _terminal(grid: Cells, boxes: tuple[Array, ...], *, points: bool = False) -> NDArray[np.bool_]:
+    """Which cells of a grid with lines at the faces of the boxes are terminal ``[c]``, or which points ``[k]``."""
+    over = np.zeros([count + points for count in grid.shape], dtype=bool)
     for box in boxes:
-        over |= ((centres > box[:, 0]) & (centres < box[:, 1])).all(axis=1)
-    return over
-
-
-def _terminal_points(grid: Cells, boxes: tuple[Array, ...]) -> NDArray[np.bool_]:
-    """Which points of the grid are terminal ``[k]``."""
-    points, near = grid.points(), INFLATION * grid.sides
-    over = np.zeros(len(points), dtype=bool)
-    for box in boxes:
-        low, high = box[:, 0] - near, box[:, 1] + near
-        here = (points >= low) & (points <= high)
-        for axis in grid.periodic:  # the first point is the last as well
-            end = grid.domain[axis][1]
-            here[:, axis] |= (points[:, axis] == grid.domain[axis][0]) & (high[axis] >= end)
-        over |= here.all(axis=1)
-    return over
+        lines = (box - grid.domain.low[:, None]) / grid.sides[:, None]
+        first, last = np.ceil(lines[:, 0] - 1e-6).astype(int), np.floor(lines[:, 1] + 1e-6).astype(int)
+        over[tuple(slice(max(a, 0), max(b + points, 0)) for a, b in zip(first, last, strict=True))] = True
+    for axis in grid.periodic if points else ():  # the last point is the first
+        first, others = over.take([0], axis=axis), over.take(range(1, grid.shape[axis]), axis=axis)
+        over = np.concatenate([first | over.take([-1], axis=axis), others], axis=axis)
+    return over.ravel()
 
 
 def _dynamics(simulator: Any, centres: Array, halves: Array, lipschitz: Any) -> Any:
@@ -799,9 +786,6 @@ class _Affine(NamedTuple):
     value: Array  # ``[k]``
     slopes: Array  # ``[k, d]``
     radius: Array  # ``[k]``
-
-    def at(self, rows: Any) -> _Affine:
-        return _Affine(*(entry[rows] for entry in self))
 
     def plus(self, other: _Affine, factor: float) -> _Affine:
         """The sum of this function and a factor times another."""
@@ -898,17 +882,7 @@ class _Part(NamedTuple):
     image: Image  # clipped to the domain
     first: NDArray[np.int32]  # the first cell along each coordinate that they meet ``[k, d]``
     last: NDArray[np.int32]  # the last one
-    # value, gradient, radius: V̂ of the next states, as a function of the state (`_Affine`)
-    value: Array
-    gradient: Array
-    radius: Array
-
-    def at(self, rows: Any) -> _Part:
-        return _Part(self.image.at(rows), *(entry[rows] for entry in self[1:]))
-
-    @property
-    def affine(self) -> _Affine:
-        return _Affine(self.value, self.gradient, self.radius)
+    affine: _Affine  # V̂ of the next states, as a function of the state
 
     @classmethod
     def of(cls, image: Image, gradients: _Gradients, halves: Array, rounding: float) -> _Part:
@@ -941,7 +915,7 @@ class _Part(NamedTuple):
             radius += INFLATION * sides[axis] * np.maximum(np.abs(most), np.abs(least))
         radius += RELATIVE * (radius + np.abs(gradient) @ halves)
         value = grid.combined(grid.domain.moved_into(after, grid.periodic), gradients.table)
-        return cls(Image(after, slopes, spreads), first, last, value, gradient, radius)
+        return cls(Image(after, slopes, spreads), first, last, _Affine(value, gradient, radius))
 
     def above(self, other: _Part, gradients: _Gradients, halves: Array) -> Array:
         """The least V̂(x) − V̂(y) in each cell, x being next states of this part and y of the other ``[k]``.
@@ -949,7 +923,7 @@ class _Part(NamedTuple):
         The larger of two bounds: that of the two functions of the state, and g·(x − y), g being gradients of V̂ over a
         box of both.
         """
-        grid, total = gradients.grid, np.zeros(len(self.value))
+        grid, total = gradients.grid, np.zeros(len(self.first))
         shape, shift = np.array(grid.shape, dtype=np.int32), np.zeros(self.first.shape, dtype=np.int32)
         mine, its = self.image, other.image
         apart = mine.after - its.after
@@ -974,14 +948,10 @@ _Parts = Sequence[_Part]  # what together contains the next states of an action,
 def _of_policy(actions: Sequence[_Parts], chosen: NDArray[np.intp]) -> list[_Part]:
     """Those of the action that is chosen in each cell ``[n]``."""
 
-    def pick(entries: Sequence[Array]) -> Array:
+    def pick(*entries: Array) -> Array:
         return np.stack(entries)[chosen, np.arange(len(chosen))]
 
-    policy = []
-    for each in zip(*actions, strict=True):
-        image = Image(*map(pick, zip(*(part.image for part in each), strict=True)))
-        policy.append(_Part(image, *map(pick, zip(*(part[1:] for part in each), strict=True))))
-    return policy
+    return [each_array(pick, *each) for each in zip(*actions, strict=True)]
 
 
 def _above(mine: _Parts, its: _Parts, gradients: _Gradients, halves: Array) -> Array:
@@ -1025,11 +995,11 @@ class _Block(NamedTuple):
 
 def _greedy(actions: Sequence[_Parts], gradients: _Gradients, halves: Array, rounding: float) -> NDArray[np.intp]:
     """The action with the largest V̂ after it in the middle of a cell; of equal ones that of the best bound ``[n]``."""
-    values = np.stack([main.value for main, *_ in actions])
+    values = np.stack([main.affine.value for main, *_ in actions])
     best = values >= values.max(axis=0) - rounding
     chosen, rows = best.argmax(axis=0), np.flatnonzero(best.sum(axis=0) > 1)
     if len(rows):
-        tied = [[part.at(rows) for part in parts] for parts in actions]
+        tied = [[each_array(itemgetter(rows), part) for part in parts] for parts in actions]
         least = [
             np.min([_above(parts, other, gradients, halves) for other in tied if other is not parts], axis=0)
             for parts in tied
@@ -1095,7 +1065,7 @@ def _upper_solution(excess: Array, reaches: Sequence[_Reach], live: NDArray[np.i
     if largest == 0:
         return total
     total[live] = _single(np.array(largest * (1 + 1e-6 / (1 - discount))))  # larger than after a step and its rounding
-    for _ in range(_rounds(discount)):
+    for _ in range(int(np.ceil(np.log(_SMALL) / np.log(discount))) if discount > 0 else 1):
         ahead = [more + discount * reach.maximum(total) for more, reach in zip(excess, reaches, strict=True)]
         improved = np.minimum(_single(np.maximum(np.max(ahead, axis=0), 0) * (1 + 1e-12)), total[live])
         change = float((total[live] - improved).max())
@@ -1103,10 +1073,6 @@ def _upper_solution(excess: Array, reaches: Sequence[_Reach], live: NDArray[np.i
         if change <= _SMALL * largest:
             break
     return total
-
-
-def _rounds(discount: float) -> int:
-    return int(np.ceil(np.log(_SMALL) / np.log(discount))) if discount > 0 else 1
 
 
 def _evaluated(
