@@ -136,6 +136,24 @@ def test_whatever_is_said_to_be_installed_is_an_extra():
     assert named <= set(extras)
 
 
+PROOFS = [*(PACKAGE / "proof").glob("*.py"), *(PACKAGE.parent / CHECKER).glob("*.py")]
+
+
+@pytest.mark.parametrize("path", PROOFS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_equations_and_lemmas_that_proofs_cite_are_in_the_notes_that_they_name(path):
+    text, folder = path.read_text(), ROOT / "docs" / "notes"
+    named = {name for name in re.findall(r"([\w-]+\.md)", text) if (folder / name).exists()}
+    notes = "".join((folder / name).read_text() for name in named)
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    documents = [ast.get_docstring(part) or "" for part in ast.walk(ast.parse(text)) if isinstance(part, kinds)]
+    words = [document.split("Example:")[0] for document in documents] + re.findall(r"#.*", text)
+    equations = {*re.findall(r"\\tag\{([^}]*)\}", notes), *re.findall(r"\((\d+)\)\$\$", notes)}
+    cited = {number for said in words for number in re.findall(r"(?<!\w)\(([A-Z]?\d+'*|T)\)", said)}
+    assert cited - equations == set()
+    lemmas = {number for said in words for number in re.findall(r"Lemma (\d+[′']?)", said)}
+    assert lemmas - {*re.findall(r"\*\*Lemma (\d+[′']?)", notes)} == set()
+
+
 def test_pictures_of_the_pages_are_small_and_shown():
     pages = ["README.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
     shown = {folder_of(page) / name for page in pages for name in pictures(page)}

@@ -439,7 +439,7 @@ class Derivation:
     def _length_at_points(
         self, points: Points, alpha: Enclosure, beta: Enclosure, turned: Enclosure, tails: Any, offset: Enclosure
     ) -> float:
-        """(4′): half the span of u by its values at points, whose middle is an offset; infinite where it may grow."""
+        """(4'): half the span of u by its values at points, whose middle is an offset; infinite where it may grow."""
         (_, L, slope), factor = self._at_points, self.columns.inflation(self.columns.coarse)
         first = (alpha * turned + self._radius(points, L, slope).max(axis=0) + tails * self.radius[0]).above
         shares = ((2.0 * L * points.squares).root() + beta * turned + tails).above

@@ -504,7 +504,7 @@ class Columns:
         return numbers.reshape(-1) @ np.abs(weights), numbers.reshape(-1) @ weights
 
     def _radius(self, side: Side, states: Floats) -> Floats:
-        """How far (T1) allows D_ba to be below its curve, or above it, at states ``[n]``."""
+        """How far (T1) of certificate.md allows D_ba to be below its curve, or above it, at states ``[n]``."""
         here, there = side.total[side.side], side.total[1 - side.side]
         between = (self._at(here + there, states)[0] + self._at(here - there, states)[1]) / 2
         least = self._at(here, states)[0] / self._at(np.ones_like(here), states)[0]

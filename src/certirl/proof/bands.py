@@ -3,7 +3,7 @@
 D_ba = (P_b − P_a)V + (R_b − R_a)/γ, what b is better by than a, divided by γ; the second term is known.
 
 With d̂_c(f) = G_c⁻¹ Σ x E_c(f) the observed regression errors, ν their noise, V = V̂ + u the expert's true value and
-ω(s) the functional of a pair, exactly (the tail apart)
+ω(s) the functional of a pair, exactly (the tail apart), by (3)
 
     u = c̃ − M N ν,    (P_b − P_a)V = (P̂_b − P̂_a)V̂ + ω·d̂(V̂ + c̃) − ω·ν − η̂ M N ν,
 
@@ -249,14 +249,7 @@ def shares_of(surrogate: Surrogate) -> dict[str, float]:
 
 
 def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float) -> Bands:
-    """The theorem: with probability 1 − δ over the fresh data, for every pair of actions and every state.
-
-    Args:
-        surrogate: fixed beforehand.
-        evidence: of the fresh data.
-        delta: the probability of failure.
-        tail: τ.
-    """
+    """The theorem: what holds with probability 1 − δ over the fresh data, if τ is the tail."""
     return _bands(Findings(workings(surrogate, evidence)), delta, tail)
 
 
@@ -265,13 +258,7 @@ def expected_bands(
 ) -> Bands:
     """The `bands` of ``samples`` fresh transitions per action that say nothing new, from evidence of other data.
 
-    Args:
-        surrogate: fixed beforehand.
-        evidence: of training data, or of fresh ones.
-        samples: fresh transitions per action.
-        delta: the probability of failure.
-        tail: τ.
-        only_pairs: leave visits and span out.
+    With ``only_pairs`` visits and span are left out.
     """
     growth = samples / float(evidence.counts.min())
     return _bands(Expected(workings(surrogate, evidence, forecast=True), growth), delta, tail, only_pairs=only_pairs)
@@ -297,14 +284,9 @@ def _bands(found: Findings, delta: float, tail: float, *, only_pairs: bool = Fal
 
 
 def _band(found: Findings, size: _Size, pair: tuple[int, int], L: Array, tail: float) -> Band:
-    """(T1) for a pair of actions: (19) at the points of the mesh, with what the columns miss, by Lemmas 2 and 8.
+    """(T1) for a pair (b, a): (6) at the points of the mesh, with what the columns miss, by Lemma 1 and Lemma 7.
 
-    Args:
-        found: what data say.
-        size: of u.
-        pair: (b, a).
-        L: of the events below and above the curve at the points ``[2, n]``.
-        tail: τ.
+    L is that of the events below and above the curve at the points ``[2, n]``.
     """
     work, counts = found.work, found.work.s.mesh.counts
     points = found.points(work.compared[pair])
@@ -328,7 +310,7 @@ def _band(found: Findings, size: _Size, pair: tuple[int, int], L: Array, tail: f
 
 
 class _Size(NamedTuple):
-    """Bounds on the error u of V̂, and on the noise Nν(V) behind it, by (14) or (15)."""
+    """Bounds on the error u of V̂, and on the noise Nν(V) behind it, by (4) or (4')."""
 
     centre: Array  # c̃, observed ``[m − 1]``
     inverse: Array  # M ``[m − 1, m − 1]``
@@ -345,7 +327,7 @@ class _Size(NamedTuple):
         return bool(np.isfinite(self.length))
 
     def moment(self, noise: Noise) -> Array:
-        """(16), (17): ΣZ(V)² at most ``[n]``, from second moments of V̂, of the f_i and between them."""
+        """(5), (5'): ΣZ(V)² at most ``[n]``, from second moments of V̂, of the f_i and between them."""
         value, operator = np.maximum(noise.value, 0.0), self.length**2 * np.maximum(noise.operator, 0.0)
         apart = (np.sqrt(value) + np.sqrt(operator)) ** 2
         if noise.cross.shape[1] == 0:
@@ -356,7 +338,7 @@ class _Size(NamedTuple):
 
 
 def _size(found: Findings, delta: float, tail: float) -> _Size:
-    """How large u can be: (14) by its length, (15) at points."""
+    """How large u can be: (4) by its length, (4') at points."""
     work, size = found.work, len(found.centre)
     L, expected = _size_term(work, delta), _expected_length(Expected(work, found.growth), delta)
     white = np.array([_norms(noise, L, conditional=True) for noise in found.white]).reshape(-1, 2)
@@ -370,7 +352,7 @@ def _size(found: Findings, delta: float, tail: float) -> _Size:
 
 
 def _by_length(found: Findings, white: Array, L: float, tail: float) -> tuple[float, float]:
-    """(14): ρ and κ; infinite where operators are known too inaccurately."""
+    """(4): ρ and κ; infinite where operators are known too inaccurately."""
     alpha, beta = _noise_of_error(found, white, L, tail)
     amplified = beta * found.stretch
     if not amplified < _MOST_GROWTH:
@@ -380,7 +362,7 @@ def _by_length(found: Findings, white: Array, L: float, tail: float) -> tuple[fl
 
 
 def _noise_of_error(found: Findings, white: Array, L: float, tail: float) -> tuple[float, float]:
-    """α and β of (14), ‖N(ν + θ)‖ ≤ α + β‖u‖: α for V̂, and β for one fixed function of length 1."""
+    """α and β of (4), ‖N(ν + θ)‖ ≤ α + β‖u‖: α for V̂, and β for one fixed function of length 1."""
     error, work = found.error, found.work
     ahead = _norms(error.noise, L, conditional=work.is_fixed) + error.mismatch @ white
     alpha, beta = ahead + _outside(work, tail, error.magnified) * work.radius
@@ -388,14 +370,10 @@ def _noise_of_error(found: Findings, white: Array, L: float, tail: float) -> tup
 
 
 def _at_points(found: Findings, delta: float, tail: float) -> tuple[float, float]:
-    """(15): ρ and κ of an error that is bounded at points; infinite where h_u is not bounded.
+    """(4'): ρ and κ of an error that is bounded at points; infinite where h_u is not bounded.
 
     h_u ≤ h₁ + κ₁h_u: the noise of u at a point is that of a fixed function within h_u of a constant (Hoeffding).
-
-    Args:
-        found: for a pointwise surrogate.
-        delta: half of it for the vector Nν(V), half for the points.
-        tail: τ.
+    Half of δ is for the vector Nν(V), half for the points.
     """
     work, vector, points = found.work, found.error.noise, found.at_points
     factor, noise = work.frame.coarse.factor, points.noise
@@ -439,13 +417,7 @@ def _size_term(work: Workings, delta: float) -> float:
 
 
 def _norms(noise: Lengths, L: float, *, conditional: bool) -> Array:
-    """Lemma 6: bounds on the noise of a vector for V̂ and for a fixed function of length 1 ``[2]``.
-
-    Args:
-        noise: of the vector.
-        L: of the events.
-        conditional: rows may depend on earlier ones.
-    """
+    """Lemma 6, or Lemma 6′: bounds on the noise of a vector for V̂ and for a fixed function of length 1 ``[2]``."""
     bounds = []
     for trace, top, longest, likely_trace, likely_top in zip(*noise[1:], strict=True):
         rates = None
@@ -463,14 +435,10 @@ def _slope(work: Workings, noise: Noise, bound: Array, L: Any) -> Array:
 
 
 def _radius(noise: Noise, L: Any, slope: Array, length: float = 0.0, square: Array | None = None) -> Array:
-    """By how much ⟨ω, ν⟩ can exceed 0, and fall below it ``[2, n]``, but for probability e^−L each: (8), (18).
+    """By how much ⟨ω, ν⟩ can exceed 0, and fall below it ``[2, n]``, but for probability e^−L each: Lemma 3 by (5'').
 
-    Args:
-        noise: of the functionals.
-        L: of the events ``[2, n]``, or one for all.
-        slope: fixed beforehand, of the same shape.
-        length: κ, the size of u at most.
-        square: ΣZ(V̂ + u)² at most; that of V̂ if left out.
+    L and slopes, fixed beforehand, are ``[2, n]``, or one for all. The size of u is at most κ, ``length``, and
+    ΣZ(V̂ + u)² at most ``square``, that of V̂ if left out.
     """
     square = noise.value if square is None else square
     bound = noise.largest @ np.array([1.0, length])
@@ -485,7 +453,7 @@ def _radius(noise: Noise, L: Any, slope: Array, length: float = 0.0, square: Arr
 
 
 def _radii(work: Workings, size: _Size, points: Points, L: Array) -> tuple[Array, Array]:
-    """(19): the band of V̂ at points, and what u adds to it, for several L ``[s, n]`` each."""
+    """(6): the band of V̂ at points, and what u adds to it, for several L ``[s, n]`` each."""
     noise = points.noise
     slope = _slope(work, noise, noise.largest @ np.array([1.0, size.expected]), L)
     estimation = _radius(noise, L, slope)[: len(L)]
@@ -501,7 +469,7 @@ def _radii(work: Workings, size: _Size, points: Points, L: Array) -> tuple[Array
 
 
 def _curve(found: Findings, size: _Size, pair: tuple[int, int]) -> Array:
-    """The curve of (4): (P̂_b − P̂_a)V̂ and what was observed of its error ``[k]``; where u has no bound V̂'s alone."""
+    """The curve of (3): (P̂_b − P̂_a)V̂ and what was observed of its error ``[k]``; where u has no bound V̂'s alone."""
     work, s, (b, a) = found.work, found.work.s, pair
     curve = s.fits[b] - s.fits[a]
     if not size.is_bounded:
@@ -513,13 +481,9 @@ def _curve(found: Findings, size: _Size, pair: tuple[int, int]) -> Array:
 
 
 def _outside(work: Workings, tail: float, magnified: Array | float, direct: float = 0.0) -> Any:
-    """(6), Lemma 2: what the columns miss adds to functionals of a V with values between −1 and 1, if γτ < 1.
+    """Lemma 1, (T): what the columns miss adds to functionals of a V with values between −1 and 1, if γτ < 1.
 
-    Args:
-        work: for the discount.
-        tail: τ.
-        magnified: Ω, by how much the functionals magnify what the columns miss.
-        direct: how often what the columns miss enters as it is.
+    The functionals magnify it by Ω, and ``direct`` is how often it enters as it is.
     """
     return tail * (direct + (1 + work.gamma) * magnified) / (1 - work.gamma * tail)
 

@@ -165,10 +165,7 @@ class Case(Record):
     def assumptions(self, components: Iterable[int], *, paired: bool, single: bool = False) -> list[str]:
         """What is assumed of the dynamics of these components and of the fresh data, in words.
 
-        Args:
-            components: their numbers.
-            paired: fresh states were tried with every action.
-            single: of every episode one step is used.
+        Paired states were tried with every action; ``single`` means that of every episode one step is used.
         """
         names: dict[str, list[str]] = {}
         for part in (self.parts[number] for number in components):
@@ -249,12 +246,7 @@ class Declaration(Record):
 
 
 def check_declaration(dynamics: Any, given: Mapping[str, Any]) -> None:
-    """Refuse what declares no dynamics, and settings that are of no use with it.
-
-    Args:
-        dynamics: as in `certify`.
-        given: settings by name, None where they were left out.
-    """
+    """Refuse what declares no dynamics, and settings, by name, that are of no use with it and were not left out."""
     if not isinstance(dynamics, Declaration):
         raise TypeError(
             "dynamics must be certirl.dynamics.AffineGaussian(std) or certirl.dynamics.Deterministic(L), say, in "
@@ -269,10 +261,7 @@ def check_declaration(dynamics: Any, given: Mapping[str, Any]) -> None:
 def no_case(declared: str, case: str, got: str = "") -> str:
     """That there is no proof of a case with dynamics declared in one way, and which declarations have one.
 
-    Args:
-        declared: a key of `DECLARED`.
-        case: one of `CASES`, or a number of coordinates in words.
-        got: what it was, in words.
+    The case is one of `CASES`, or a number of coordinates in words; ``got`` is what it was, in words.
     """
     named, coordinates = DECLARED[declared], int(case.split()[0]) if case[0].isdecimal() else 0
     others = [
@@ -344,12 +333,7 @@ def tail_too_large(
 ) -> str:
     """Why no data can lead to a certificate with a tail and these columns; empty if some may.
 
-    Args:
-        tail: as in `certify`.
-        columns: functions of the state, or of a component.
-        discount: γ.
-        coordinates: of the component; None for all.
-        name: of the component; empty for the whole state.
+    The columns are functions of the state, or of a component with these coordinates and this name.
     """
     return _too_large(tail, Part(0, name, coordinates, columns, tail_number(tail, columns, coordinates)), discount)
 
@@ -380,11 +364,7 @@ def more_columns(
 ) -> str:
     """What to do about a tail that is too large, if it is known for other columns; empty for a number.
 
-    Args:
-        tail: as in `certify`.
-        columns: that are too few.
-        limit: what τ must be below, for any columns.
-        coordinates: of a component; None for all.
+    ``limit`` is what τ must be below, for any columns; ``coordinates`` are those of a component, None for all.
     """
     if tail is None or is_number(tail):
         return ""

@@ -1,7 +1,7 @@
 """The certificate: a reward, fresh data, and what they prove of the expert with probability 1 − δ.
 
 An expert of one action is compared with every other action over the whole box. For any other the box is cut into cells
-(`ExpertGrid`), on which bounds are read by `certirl.proof.reading`.
+(`ExpertGrid`), on which bounds are read by `certirl.proof.reading`: docs/notes/certificate.md, sections 10 and 11.
 """
 
 from __future__ import annotations
@@ -46,16 +46,10 @@ def read(
     discount: float,
     required: float = 0.0,
 ) -> Reading:
-    """What bands say about the expert.
+    """What bands say about an expert on a grid, or, without one, who takes one action everywhere: section 10.
 
-    Args:
-        bands: around D_ba for every pair of actions.
-        grid: the expert on a grid; None if it takes one action everywhere.
-        expert: that action.
-        allowed: the half-width outside which everything must be proved.
-        widths: of the tents whose visits the bands bound ``[w]``.
-        discount: γ.
-        required: what must be proved of the bounds.
+    Outside the half-width ``allowed`` everything must be proved; ``widths`` are those of the tents whose visits the
+    bands bound ``[w]``. Bounds must exceed ``required``.
     """
     if grid is not None:
         later = partial(_met_later, grid, bands.visits, widths)
@@ -164,7 +158,7 @@ def _worst(
 
 
 def _met_later(grid: ExpertGrid, visits: Array, widths: Array, short: Array) -> float:
-    """The shortfall that is met in a later step at most.
+    """The shortfall that is met in a later step at most: (8).
 
     A tent that covers all shortfall, stretched to do so, is met no more often than its visits.
     """
@@ -690,15 +684,7 @@ def _summary(
     allowed: float,
     required: float = 0.0,
 ) -> _Summary:
-    """Minima over components add up, action by action; regret follows from the least sum.
-
-    Args:
-        grounds: of the components with a reward.
-        each_bands: the bands of each.
-        grid: the expert on a grid; None for an expert of one action.
-        allowed: the half-width of the tube that was asked for.
-        required: what must be proved of the bounds.
-    """
+    """Minima over components add up, action by action; regret follows from the least sum: section 11."""
     asked: dict[str, Any] = {"allowed": allowed, "required": required / grounds[0].surrogate.unit}
     readings = [
         read(component_bands, grid, expert=s.used[0], widths=s.widths, discount=s.discount, **asked)
@@ -772,13 +758,7 @@ def forecast(
 ) -> Forecast:
     """Forecast a certificate for a number of fresh transitions per action from training data.
 
-    Args:
-        case: what is to be proved.
-        surrogates: of the components with a reward.
-        evidence: of training data, one for each surrogate.
-        samples: fresh transitions per action.
-        delta: the probability of failure.
-        tails: a multiple of the tails declared.
+    Surrogates and evidence are those of the components with a reward; ``tails`` is a multiple of the tails declared.
     """
     grounds = _grounds(case, surrogates, evidence, delta)
     expected = [ground.forecast(samples, ground.delta, tails) for ground in grounds]
@@ -807,16 +787,10 @@ def conclude(
     others: dict[str, float] | None = None,
     goal: float | None = None,
 ) -> Certificate:
-    """Turn evidence into a certificate.
+    """The certificate that follows from evidence of the components with a reward, with δ for it alone.
 
-    Args:
-        case: what is to be proved.
-        surrogates: what was fixed beforehand, of the components with a reward.
-        evidence: what the fresh data said, one for each surrogate.
-        delta: for this certificate alone.
-        notes: further assumptions.
-        others: parts of δ that belong to other attempts, by name.
-        goal: the regret that was asked for, as a share of the value's span.
+    ``notes`` are further assumptions, ``others`` parts of δ that belong to other attempts, by name; ``goal`` is the
+    regret that was asked for, as a share of the value's span.
     """
     for surrogate, sums in zip(surrogates, evidence, strict=True):
         sums.check_determine(surrogate.columns, case.parts[surrogate.component].name)

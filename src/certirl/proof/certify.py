@@ -222,12 +222,7 @@ def _places(components: Sequence[Component], spaces: Sequence[Basis]) -> Any:
 def check_settings(source: Source, samples: Any, *, tail: Any, paired: Any, progress: Any) -> int:
     """How many transitions per action to draw for a proof; refuse, before any work, settings without effect or sense.
 
-    Args:
-        source: a simulator, or a log, of which nothing is drawn.
-        samples: as asked for; None for the usual number.
-        tail: as in `certify`.
-        paired: as in `certify`.
-        progress: as in `certify`.
+    Settings are as in `certify`; of a log nothing is drawn.
     """
     check_progress(progress)
     check_tail(tail)

@@ -9,7 +9,7 @@ moments are then needed, or at points (`Surrogate.pointwise`), as a function wit
 
 Where rows may depend on each other, bounds need weights that were fixed before (`Surrogate.design`). The noise of a
 functional is then bounded with these weights, and what the weights of the regression differ by is multiplied by a bound
-on the noise of all columns of an action, whitened: equation (5) of docs/notes/certificate.md.
+on the noise of all columns of an action, whitened: equation (9) of docs/notes/certificate.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BLOCK = 1024  # points worked on at once
 
 
 class Noise(NamedTuple):
-    """What bounds the noise of n functionals by (16) to (18)."""
+    """What bounds the noise of n functionals by (5), (5') and (5'')."""
 
     value: Array  # observed second moments ΣZ(V̂)² ``[n]``
     operator: Array  # bounds on ΣZ(u)² for u of size 1 ``[n]``: S₀ = Σ_i ΣZ(f_i)²; pointwise S₁, from Σ x xᵀ alone
@@ -59,10 +59,10 @@ class Points(NamedTuple):
     value: Array  # observed ΣZ(V̂ + c̃) ``[n]``
     turned: Array  # the length of (I − K̂)⁻ᵀ(ΣZ(f_i))_i ``[n]``
     noise: Noise  # as above
-    # by (5) the length of weights of the regression less fixed ones, times the noise ``[n, A]``; ``[n, 0]`` where no
+    # by (9) the length of weights of the regression less fixed ones, times the noise ``[n, A]``; ``[n, 0]`` where no
     # weights were fixed before
     mismatch: Array
-    magnified: Array  # Ω, by how much the functionals can magnify what the columns miss ``[n]``: Lemma 2
+    magnified: Array  # Ω, by how much the functionals can magnify what the columns miss ``[n]``: Lemma 1
 
 
 class Lengths(NamedTuple):
@@ -70,7 +70,7 @@ class Lengths(NamedTuple):
 
     size: int  # its entries
     # of the second moments of the vector, for V̂ and for the f_i together ``[2]``; pointwise, instead of the latter, of
-    # the matrix H of Lemma 7 for every function between −1 and 1
+    # the matrix H of Lemma 9 for every function between −1 and 1
     trace: Array
     top: Array  # their largest eigenvalues ``[2]``
     longest: Array  # bounds on the length of a term ``[2]``
@@ -270,7 +270,7 @@ class Workings:
         return visits
 
     def weights(self, b: int, a: int, values: Array) -> Array:
-        """G⁻¹ω(s) of (2), behind (P_b − P_a)V, at states with these harmonics ``[n, k]``: ``[A, n, k]``."""
+        """G⁻¹ω(s) of (1), behind (P_b − P_a)V, at states with these harmonics ``[n, k]``: ``[A, n, k]``."""
         weights = self._over_actions(values @ (self.s.Z[b] - self.s.Z[a]).T)
         weights[b] += values
         weights[a] -= values
@@ -321,7 +321,7 @@ class Workings:
         return sum((weights[c] @ self.function_sums[c].T for c in range(self.A)), np.zeros(()))
 
     def _plain(self, lengths: dict[int, Array]) -> Array:
-        """S₁ of (17) ``[n]``: ΣZ(u)² is at most h²S₁ for every u within h of a constant."""
+        """S₁ of (5') ``[n]``: ΣZ(u)² is at most h²S₁ for every u within h of a constant."""
         squares = np.stack(list(lengths.values()))
         return np.asarray(np.sqrt(squares).sum(axis=0) ** 2 if self.e.paired else squares.sum(axis=0))
 
@@ -344,7 +344,7 @@ class Workings:
         return np.zeros(len(self.error.value)) if self.inverse is None else self.inverse @ self.error.value
 
     def fixed(self, weights: Array) -> Array:
-        """The weights that bounds use for functionals ``[A, n, k]``: the first sum of (5)."""
+        """The weights that bounds use for functionals ``[A, n, k]``: the first sum of (9)."""
         return weights @ self._turn if self.is_fixed else weights
 
     def _of_error(self) -> Error:
@@ -394,7 +394,7 @@ class Workings:
         return total
 
     def _powers(self, weights: Array, active: list[int]) -> Array:
-        """(18): ΣZ(V̂)³ and ΣZ(V̂)⁴ of functionals with these weights ``[A, n, k]``: ``[n, 2]``, or ``[n, 0]``."""
+        """(5''): ΣZ(V̂)³ and ΣZ(V̂)⁴ of functionals with these weights ``[A, n, k]``: ``[n, 2]``, or ``[n, 0]``."""
         total = np.zeros((weights.shape[1], 2 if self.s.powers else 0))
         if not self.s.powers:
             return total

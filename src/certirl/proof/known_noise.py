@@ -713,5 +713,5 @@ def _worst(pair: tuple[int, int], loss: Loss, ends: tuple[float, float], among: 
 
 
 def _met_later(visits: float, short: Array) -> float:
-    """(8): a shortfall is met as often as a next state is in its cell; ``visits`` bounds that, but for the ends."""
+    """(8) of certificate.md: of a shortfall in a cell ``visits`` is met at most, but for cells at the ends."""
     return float(short.sum()) * visits + float(max(short[0], short[-1]))

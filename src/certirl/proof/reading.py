@@ -98,7 +98,7 @@ def read_cells(
     later: Callable[[Array], float],
     required: float = 0.0,
 ) -> Reading:
-    """What lower bounds on cells say of the expert.
+    """What lower bounds on cells say of the expert: section 10 of docs/notes/certificate.md, and (11).
 
     The bounds are those of every ordered pair of actions. Of an expert of several actions everything must be proved
     outside a tube of half-width ``allowed``. ``later`` is how much of a shortfall on the cells ``[cells]`` is met in a
@@ -133,7 +133,7 @@ def _first_least(margin: Margin) -> tuple[float, float]:
 
 
 def _regret(short: Array, later: Callable[[Array], float], discount: float) -> float:
-    """The performance difference: γ times the shortfall now, and γ²/(1 − γ) of what is met of it later."""
+    """(8), the performance difference: γ times the shortfall now, and γ²/(1 − γ) of what is met of it later."""
     now = float(short.max())
     if not np.isfinite(now):
         return np.inf

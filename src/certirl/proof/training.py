@@ -331,17 +331,11 @@ def _better(
 
 
 def planned_shares(case: Case, surrogate: Surrogate, evidence: Evidence, samples: int, delta: float) -> Array:
-    """Divide the part of δ for the bands among pairs of actions, sides and points ``[C, 2, N_1, …, N_d]``.
+    """Divide the part of δ for the bands among pairs of actions, sides and points ``[C, 2, N_1, …, N_d]``: section 8.
 
     Any shares that add up to 1 are sound. Few points decide a margin: those where the expert's advantage is thin or the
-    band wide. There an event may be rare, elsewhere it need not be.
-
-    Args:
-        case: what is to be proved.
-        surrogate: everything else is fixed already.
-        evidence: the evidence of training data.
-        samples: fresh transitions per action that are planned.
-        delta: of the certificate.
+    band wide. There an event may be rare, elsewhere it need not be. The evidence is that of training data, ``samples``
+    fresh transitions per action are planned, and δ is that of the certificate.
     """
     if not evidence.determine(surrogate.columns):
         return np.full(surrogate.shares.shape, 1 / surrogate.shares.size)  # too few training data for a forecast
@@ -399,12 +393,8 @@ def _heights_around(
 def _divided(read: NDArray[np.bool_], heights: Array, expected: Array, bound: Array, delta: float) -> Array:
     """Shares that add up to 1, most of them where margins are forecast to be thin; all arrays ``[C, 2, N]``.
 
-    Args:
-        read: bounds that are read.
-        heights: the advantage that is forecast, infinite where none is asked for.
-        expected: ΣZ² of the fresh data.
-        bound: |Z|.
-        delta: of all bands together.
+    ``read`` are the bounds that are read, ``heights`` the advantage that is forecast, infinite where none is asked for,
+    ``expected`` is ΣZ² of the fresh data, ``bound`` that on |Z|; δ is that of all bands together.
     """
     everything = np.full(read.shape, 1 / read.size)
     if not read.any():
