@@ -87,9 +87,19 @@ def test_an_expert_who_never_tries_anything_else_is_told_what_is_missing(folder,
     assert main(["solve", "pure.csv", *BOX, "--discount", "0.9", "--expert", "observed"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "action 0 was taken only with coordinate 0 in [" in error
-    assert "add transitions in which every action is tried" in error
+    assert "add transitions in which every action is tried" in error and "--shared-drift needs it tried" in error
     assert main(["solve", "pure.csv", *BOX, "--discount", "0.9", "--expert", "observed", "--actions", "4"]) == 2
     assert "action 3 was never taken in the log" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("degree", ["1", "any"])
+def test_a_log_of_an_expert_alone_is_solved_with_a_shared_drift(degree, folder, capsys):
+    asked = ["--discount", "0.9", "--expert", "observed", "--plot", "", "--shared-drift", degree]
+    assert main(["solve", "pure.csv", *BOX, *asked]) == 0
+    printed = capsys.readouterr().out
+    assert "the shared drift predicts" in printed and "one for each action on held-out episodes" in printed
+    assert main(["solve", "pure.csv", *BOX, *asked[:-1], "two"]) == 2
+    assert "--shared-drift" in capsys.readouterr().err
 
 
 def test_what_a_curious_log_shows_too_rarely_is_said(folder, capsys):

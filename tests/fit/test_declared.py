@@ -7,8 +7,8 @@ import certirl
 from certirl.data.policy import Policy
 from certirl.data.source import as_source
 from certirl.fit.declared import as_declared
-from certirl.fit.effects import ValueProblem
 from certirl.fit.estimates import estimate_effects
+from certirl.fit.problem import ValueProblem
 from certirl.ground.domain import as_domain
 
 BOX = as_domain((0.0, 10.0))

@@ -9,8 +9,8 @@ import certirl
 from certirl.data.policy import as_policy
 from certirl.data.source import as_source
 from certirl.environments.planning import plan
-from certirl.fit.effects import ValueProblem
 from certirl.fit.features import MARGIN, Gains, Preference, _walked, _weights
+from certirl.fit.problem import ValueProblem
 from certirl.functions.features import features_of
 from systems import Moving
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from certirl.cli.options import OBSERVED
+from certirl.cli.options import ANY, OBSERVED
 from certirl.data import moments
-from certirl.data.coverage import coverage
+from certirl.data.coverage import MOSTLY, coverage
 from certirl.data.demonstrations import policy_from
 from certirl.data.dependence import dependence
 from certirl.data.episodes import OUTSIDE
@@ -23,6 +23,7 @@ from certirl.data.formats import Columns, find_tables, in_table, names_file, ope
 from certirl.data.source import Logged, Source, as_source
 from certirl.data.tables import Names, read, read_demonstrations, recognise
 from certirl.data.transitions import Transitions, action_in_words
+from certirl.fit.drifts import EACH_ITS_OWN, Drifts, SharedDrift, shared_instead
 from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier, product
 from certirl.functions.reward import Reward
 from certirl.ground import archive, doors
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 # Options about tables
 COLUMNS = ("state", "action", "next_state", "episode", "step", "terminated", "delimiter", "missing", "longest_step")
-MOSTLY = 0.5  # of the states: where some action is extrapolated at more of them, no answer is given
 _OBJECT = re.compile(r"(?P<module>.+\.py|[A-Za-z_]\w*(?:\.\w+)*):(?P<name>[A-Za-z_]\w*)")
 
 
@@ -115,7 +115,11 @@ def check_axes(periodic: Sequence[int], coordinates: int) -> None:
 def solved(options: argparse.Namespace, where: Any) -> Solution:
     """The answer of `solve` to the options of a command; ``where`` is its map."""
     names = ("discount", "columns", "delta", "tail", "tube", "regret", "suboptimality", "samples", "trials")
-    asked = {name: getattr(options, name) for name in names} | {"map": where, "dynamics": dynamics_of(options)}
+    drifts, dynamics = drifts_of(options), dynamics_of(options)
+    if drifts.are_shared and dynamics is not None:
+        raise ValueError("--shared-drift is for estimates, --known-noise for proofs: leave one of them out")
+    declared = drifts if drifts.are_shared else dynamics
+    asked = {name: getattr(options, name) for name in names} | {"map": where, "dynamics": declared}
     for kind in (Program, ValueForm):  # what is wrong in itself is refused before anything is read
         kind(**_fields(options, kind))
     seed = None if options.seed is None else as_count(options.seed, "seed", least=0)
@@ -141,11 +145,17 @@ def _fields(options: argparse.Namespace, kind: type[Program] | type[ValueForm]) 
 
 def method_of(options: argparse.Namespace, source: Source | None, *, is_constant: bool) -> Program | ValueForm:
     """The usual method with the fields asked for; options of the other method are refused."""
-    kind = usual_method(source, is_constant=is_constant)
+    kind = usual_method(source, is_constant=is_constant, drifts=drifts_of(options))
     given, other = _fields(options, kind), _fields(options, ValueForm if kind is Program else Program)
     for name in other.keys() - given.keys():
         raise ValueError(f"--{name} {FOR_POLICIES if kind is Program else FOR_ONE_ACTION}")
     return kind(**given)
+
+
+def drifts_of(options: argparse.Namespace) -> Drifts:
+    """What the options declare of the drifts of a log's actions."""
+    degree = getattr(options, "shared_drift", None)
+    return EACH_ITS_OWN if degree is None else SharedDrift(None if degree == ANY else degree)
 
 
 def dynamics_of(options: argparse.Namespace) -> AffineGaussian | None:
@@ -429,7 +439,7 @@ def policy_of(expert: Expert, source: Source, options: argparse.Namespace) -> An
         return expert.function
     if expert.file is None:
         log: Any = source.data
-        _check_alternatives(log)
+        _check_alternatives(log, drifts_of(options))
         return policy_from(log, errors=options.errors)
     names = {"actions": source.action_names or None, **names_of(options)}
     (states, actions, episodes), _ = read_demonstrations(expert.file, **names)
@@ -444,7 +454,7 @@ def policy_of(expert: Expert, source: Source, options: argparse.Namespace) -> An
         raise ValueError(f"{expert.file}: {problem}") from None
 
 
-def _check_alternatives(log: Transitions) -> None:
+def _check_alternatives(log: Transitions, drifts: Drifts) -> None:
     """Refuse a log of the expert in which other actions were hardly ever tried."""
     covered = coverage(log)
     if covered.never_taken:
@@ -453,12 +463,15 @@ def _check_alternatives(log: Transitions) -> None:
             f"{missing} was never taken in the log, so that nothing tells what the expert avoided: add "
             "transitions in which it is tried, or lower --actions"
         )
+    if drifts.are_shared:
+        return
     share = float(covered.extrapolated(log.states).mean())
     if share > MOSTLY:
         where = [sentence for sentence in covered.sentences if "taken only" in sentence] or covered.sentences
         raise ValueError(
             f"the log does not show what the actions do that the expert avoids: at {share:.0%} of its states some "
-            f"action was never tried nearby ({'; '.join(where)}); add transitions in which every action is tried"
+            f"action was never tried nearby ({'; '.join(where)}); add transitions in which every action is "
+            f"tried; {shared_instead()}"
         )
     if not covered.complete:
         lines = (f"  {sentence[0].upper()}{sentence[1:]}." for sentence in covered.sentences)

@@ -178,6 +178,8 @@ VERBS = (
                 "--slack PRICE": "soft form: the price of a shortfall",
                 "--margin SHARE": "for policies: the share of the box beside a switch where less is asked",
                 "--smoothness PRICE": "for policies: the price of a rough value function",
+                "--shared-drift DEGREE": "of a log: each action moves the state by a vector, beside a drift that all "
+                f"share, a polynomial of this degree (1: affine; {table.ANY}: by held-out data)",
             },
             **table.proof(
                 "certify; the probability of an error, at most",

@@ -31,6 +31,7 @@ CORNERS = 10  # coordinates up to which all corners of the box are looked at
 MOST_FUNCTIONS = 220  # of the basis that is used if none is given
 FEW = 5  # transitions of an action in a cell
 EXTRAPOLATED = 1.0  # the leverage above which a prediction is extrapolated
+MOSTLY = 0.5  # of the states: where some action is extrapolated at more of them, no answer is given
 _BLOCK = 1 << 11
 _SINGULAR = 1e-12
 

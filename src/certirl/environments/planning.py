@@ -18,8 +18,9 @@ from certirl.data.source import Logged, as_source
 from certirl.data.transitions import Transitions
 from certirl.environments.simulators import simulator as simulator_of
 from certirl.fit.bellman import check_problem
+from certirl.fit.drifts import FEWEST
 from certirl.fit.effects import live_states, value_basis
-from certirl.fit.next_states import FEWEST, NextStateModel, regress_next_states
+from certirl.fit.next_states import NextStateModel, regress_next_states
 from certirl.fit.plan import (
     POINTS,
     POOL,

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.fit.effects import Effects, ValueProblem, richer
+from certirl.fit.effects import Effects, richer
 from certirl.fit.ends import Episodes
 from certirl.fit.estimates import SURE, EffectModel, RegressionModel
+from certirl.fit.problem import ValueProblem
 from certirl.fit.regression import solve_normal
 from certirl.fit.value_program import Comparisons, LeastSquares, ValueFit, as_grid, fit_value
 from certirl.functions.features import Features

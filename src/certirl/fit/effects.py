@@ -11,18 +11,14 @@ rows: memory does not grow with the number of rows times the number of functions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.policy import Policy
 from certirl.data.simulator import Simulator, Terminal, ask, described, periodic_of, terminal_of
-from certirl.data.source import Source
-from certirl.data.terminal import TerminalBoxes
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
 from certirl.functions.cells import MOST_COORDINATES
@@ -41,33 +37,6 @@ BLOCK = 1 << 10  # rows at which functions are evaluated at once: their tables s
 GOOD, DISTRUST = 0.1, 0.7  # error of estimated effects over the effect of an action
 
 Rows = slice | NDArray[np.intp]
-
-
-class ValueProblem(NamedTuple):
-    """The dynamics, the expert and the discount.
-
-    Attributes:
-        source: a simulator or a log.
-        policy: the expert.
-        discount: γ.
-        periodic: coordinates that are periodic.
-        is_terminal: states to whether they are terminal; None if none is.
-        terminal_boxes: the terminal states in boxes; None without any.
-        declared: what actions do whose effect is declared, for logs: see `declared.Declared`.
-    """
-
-    source: Source
-    policy: Policy
-    discount: float
-    periodic: tuple[int, ...]
-    is_terminal: Terminal | None = None
-    terminal_boxes: TerminalBoxes | None = None
-    declared: Mapping[int, Any] = MappingProxyType({})
-
-    @property
-    def domain(self) -> Box:
-        """The box of states."""
-        return self.source.domain
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from certirl.data.coverage import MOSTLY, Coverage, coverage
 from certirl.data.dependence import can_pair
 from certirl.data.simulator import counted_as
 from certirl.data.source import Logged
 from certirl.data.transitions import Transitions, action_in_words
 from certirl.fit.declared import Declared, DeclaredMoves
+from certirl.fit.drifts import Against, shared_instead
 from certirl.fit.effects import (
     Effects,
-    ValueProblem,
     drawn_effects,
     drawn_log,
     ended,
@@ -25,14 +28,17 @@ from certirl.fit.effects import (
 )
 from certirl.fit.next_states import (
     CLEARLY,
-    FEWEST,
+    SCORED,
     HeldOutErrors,
     Nearby,
     NextStateModel,
+    against_own,
     held_out_errors,
+    misfit_of,
     regress_next_states,
     steady,
 )
+from certirl.fit.problem import ValueProblem
 from certirl.fit.regression import (
     LeastSquaresSums,
     Regression,
@@ -47,6 +53,7 @@ from certirl.functions.ends import EndBasis
 from certirl.ground.domain import Array, number_of
 from certirl.ground.doors import by_door
 from certirl.ground.records import Record
+from certirl.ground.status import Finding, Reason
 
 MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
 FAINT = 0.1  # noise over effects, both squared, up to which drawn next states are used without a regression
@@ -69,6 +76,24 @@ class EffectModel(Record):
     def words(self) -> str:
         """By which functions of the state effects are described."""
         return ""
+
+    @property
+    def assumption(self) -> str:
+        """What was declared of the dynamics, in words."""
+        return ""
+
+    @property
+    def compared(self) -> str:
+        """How what was declared of the dynamics fared beside what was not, in words."""
+        return ""
+
+    def findings(self, problem: ValueProblem) -> tuple[Finding, ...]:
+        """What the data say against the model."""
+        return ()
+
+    def uncovered(self, problem: ValueProblem) -> float:
+        """The share of the box where the effect of some action is extrapolated; a simulator is asked everywhere."""
+        return 0.0
 
     def at(self, states: Array) -> Effects:
         """The effects at further states, from the transitions at hand: nothing is drawn."""
@@ -111,6 +136,22 @@ class LogModel(EffectModel):
         better = f", next states {self.columns.size}, which predict the data better"
         return better + jumps * bool(self.next_states.jumps)
 
+    def uncovered(self, problem: ValueProblem) -> float:
+        """The share of the box where the effect of some action is extrapolated."""
+        return float(self._coverage.extrapolated_share.max()) if problem.source.is_log else 0.0
+
+    @cached_property
+    def _coverage(self) -> Coverage:
+        return coverage(self.log, basis=self.columns)
+
+    def findings(self, problem: ValueProblem) -> tuple[Finding, ...]:
+        """That hardly any state of a log tells what all actions do."""
+        share = 0.0
+        if problem.source.is_log and self.uncovered(problem):
+            share = float(self._coverage.extrapolated(self.effects.states).mean())
+        finding = Reason.UNTRIED_NEARBY.finding(share=share, instead=shared_instead())
+        return (finding,) if share > MOSTLY else ()
+
     def estimated(self, states: Array) -> Effects:
         """The effects of the actions that are not declared, at further states."""
         return self.next_states.effects(self.effects.basis, states)
@@ -139,6 +180,38 @@ class LogModel(EffectModel):
         if isinstance(self.dynamics, Nearby):
             return replace(model, dynamics=self.dynamics)
         return _joined(replace(model, counts=self.counts), self.declared)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedModel(LogModel):
+    """The same with one drift for all actions, as is declared."""
+
+    against: Against  # compared with one for each
+
+    @property
+    def words(self) -> str:
+        """By which functions of the state effects are described."""
+        return f", next states {self.columns.size} shared by the actions"
+
+    @property
+    def compared(self) -> str:
+        """The shared drift beside one for each action."""
+        return str(self.against)
+
+    @property
+    def assumption(self) -> str:
+        """What was declared."""
+        return "each action moves the state by one vector wherever it is, beside a drift that all actions share"
+
+    def findings(self, problem: ValueProblem) -> tuple[Finding, ...]:
+        """That the data contradict it, where they do."""
+        return (Reason.NOT_SHARED.finding(compared=self.against),) if self.against.contradicted else ()
+
+    def uncovered(self, problem: ValueProblem) -> float:
+        """The share of the box where the effect of some action is extrapolated: rows of all actions tell of each."""
+        states = problem.domain.uniform(COMPARED, np.random.default_rng(0))
+        far = [self.next_states.extrapolated(states, action) for action in range(self.next_states.n_actions)]
+        return float(np.any(far, axis=0).mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,12 +322,13 @@ def _from_log(
         missing = ", ".join(action_in_words(a, names) for a, count in counts.items() if not count)
         counted = "" if names else "; actions are counted from 0"
         raise ValueError(f"{missing} was never taken in the log, so that its effect is unknown{counted}")
-    if fewest < FEWEST:
+    if fewest < problem.drifts.fewest:
         rarest = min(counts, key=counts.__getitem__)
         known = by_door(f"; where its effect is known, pass effects={{{rarest}: …}}", "")
+        shared = "" if problem.drifts.are_shared else f"; {shared_instead()}"
         raise ValueError(
             f"{action_in_words(rarest, names)} has {number_of(fewest, 'transition')}: too few to estimate its effect, "
-            f"at least {FEWEST} are needed{known}"
+            f"at least {problem.drifts.fewest} are needed{known}{shared}"
         )
     model = _estimated(problem, declared.without(log), states, basis, rng)
     return _joined(replace(model, counts=tuple(log.counts.tolist())), declared)
@@ -275,7 +349,15 @@ def _estimated(
     counts, is_terminal = tuple(log.counts.tolist()), problem.is_terminal
     marked = log.terminal if is_terminal is None else None  # boxes that hold the marked states replace the marks
     states = states[:MOST_STATES]
-    model = regress_next_states(log, basis, is_terminal=is_terminal, periodic=problem.periodic, rng=rng)
+    settings: dict[str, Any] = {"is_terminal": is_terminal, "periodic": problem.periodic, "drifts": problem.drifts}
+    model = regress_next_states(log, basis, **settings, rng=rng)
+    if problem.drifts.are_shared:
+        held_out = held_out_rows(log)
+        against = against_own(model, log, held_out, basis, rng)
+        chosen = rng.permutation(np.flatnonzero(held_out))[:SCORED]
+        tried = replace(model, weights=model.trial).effects(basis, log.states[chosen], rng)
+        errors = HeldOutErrors(np.nan, misfit_of(model, tried, log, chosen))
+        return SharedModel(model.effects(basis, states, rng), counts, model, log, model, errors, against)
     regression = regress(log, basis, is_terminal=is_terminal, marked=marked)
     held_out = held_out_rows(log)
     errors = held_out_errors(model, regression, log, held_out & steady(log, model) if model.jumps else held_out, rng)

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy, as_policy, simulate
-from certirl.fit.effects import ValueProblem
 from certirl.fit.estimates import EffectModel, RegressionModel
+from certirl.fit.problem import ValueProblem
 from certirl.fit.program import SolverFailed, numbers_of
 from certirl.fit.ranges import WeightRanges, as_ratios, weight_ranges
 from certirl.fit.regression import solve_normal

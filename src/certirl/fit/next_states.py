@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from certirl.data.coverage import EXTRAPOLATED
 from certirl.data.simulator import Terminal
 from certirl.data.transitions import Transitions
+from certirl.fit.drifts import DEGREES, EACH_ITS_OWN, FEWEST, Against, Drifts
 from certirl.fit.effects import MeanEffects, blocks, features, richer
-from certirl.fit.regression import Regression, best_columns, held_out_rows, neighbour_products, solve_normal
+from certirl.fit.regression import Regression, best_columns, held_out_rows, neighbour_products
 from certirl.functions.bases import Basis
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.ground.domain import Array, Box, as_rows
 from certirl.ground.records import Record
 
-NEXT_STATE_DEGREES = (0.2, 0.4, 0.6, 1.0)  # of the columns of a regression of the next state, in units of V's degree
-FEWEST = 100  # states, or transitions of an action, that a regression needs
 DRAWS = 8  # residuals that stand for the noise at a state
 MOST_RESIDUALS = 4096  # that a model of the next state keeps
 NOISELESS = 1e-6  # of the box: smaller noise is none
@@ -30,6 +29,9 @@ NEGLIGIBLE = 0.01  # of the mean square of a step: an error of a model that is n
 CLEARLY = 0.8  # of the other's error
 NEIGHBOURS = {1: 64, 2: 16}  # drawn states whose next states stand for those of a state, by coordinates; else 8
 SIMPLER = 1.1  # of the least error: with many coordinates, what fewer columns may miss of the next state
+STOPPED = 3  # next states at an end of the box: with as many, steps are taken to be stopped there
+AWAY, ROUNDS = 3.0, 4  # standard deviations from that end: a step that is expected nearer to it tells nothing; rounds
+PARTS = 50  # of consecutive held-out rows, where there are no episodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,18 +236,29 @@ def regress_next_states(
     is_terminal: Terminal | None,
     periodic: tuple[int, ...],
     rng: np.random.Generator,
+    drifts: Drifts = EACH_ITS_OWN,
 ) -> NextStateModel:
     """Fit s' − s by least squares, with the columns that predict held-out rows best; arguments as for `regress`.
+
+    Where the actions share a drift, rows whose steps may have been stopped at an end of the box are left out, by where
+    they are expected to lead, which does not bias the others.
 
     Next states jump at walls and contacts, and least squares would spread a jump over all states. So, if the dynamics
     are without noise but for few rows, these are left out.
     """
-    settings: dict[str, Any] = {"is_terminal": is_terminal, "periodic": periodic}
+    settings: dict[str, Any] = {"is_terminal": is_terminal, "periodic": periodic, "drifts": drifts}
     held_out = held_out_rows(log)
     model = _fitted_next_states(log, held_out, basis, **settings, rng=rng)
     if model.noiseless:
         return model
     log = replace(log, paired=False)  # rows are left out one by one
+    if drifts.are_shared:
+        for _ in range(ROUNDS):
+            free = _unstopped(log, model)
+            if free.all() or log.where(free).counts.min() < drifts.fewest:
+                break
+            model = _fitted_next_states(log.where(free), held_out[free], basis, **settings, rng=rng)
+        return model
     trimmed, generator = model, np.random.default_rng(0)
     for _ in range(3):  # the first fit is spoiled by jumps
         sizes = _missed(log, trimmed)
@@ -259,12 +272,58 @@ def regress_next_states(
     return replace(trimmed, jumps=jumps) if trimmed.noiseless and jumps <= MOST_JUMPS else model
 
 
-def _missed(log: Transitions, model: NextStateModel) -> Array:
-    """By how much a model misses the next states, as a share of the box ``[n]``."""
+def _unstopped(log: Transitions, model: NextStateModel) -> NDArray[np.bool_]:
+    """The rows that are expected to lead to places away from ends of the box at which steps are stopped ``[n]``."""
+    free, spread = np.ones(len(log), dtype=bool), model.residuals.std(axis=0)
+    expected = _expected(log, model)
+    for axis in set(range(len(log.domain))).difference(log.exogenous, model.periodic):
+        for sign, end in zip((1, -1), log.domain[axis], strict=True):
+            if (log.next_states[:, axis] == end).sum() >= STOPPED:
+                free &= sign * (expected[:, axis] - end) > AWAY * spread[axis]
+    return free
+
+
+def _expected(log: Transitions, model: NextStateModel) -> Array:
+    """The mean next states of the rows by a model ``[n, d]``, which may lie outside the box."""
     expected = np.empty_like(log.states)
     for action in range(log.n_actions):
         rows = log.actions == action
-        expected[rows] = model._into_box(model._mean(log.states[rows], action))
+        expected[rows] = model._mean(log.states[rows], action)
+    return expected
+
+
+def against_own(
+    model: NextStateModel, log: Transitions, held_out: NDArray[np.bool_], basis: Basis, rng: np.random.Generator
+) -> Against:
+    """A model with a shared drift compared with one for each action that has rows enough, on held-out rows ``[n]``."""
+    frequent = np.flatnonzero(log.counts >= FEWEST)
+    where = "rows" if log.episodes is None else "episodes"
+    kept = np.isin(log.actions, frequent)
+    if not (kept & held_out).any() or not len(frequent):
+        return Against(np.nan, np.nan, where)
+    log, held_out = log.where(kept), held_out[kept]
+    renumbered = replace(log, actions=np.searchsorted(frequent, log.actions), n_actions=len(frequent), action_names=())
+    settings: dict[str, Any] = {"is_terminal": model.is_terminal, "periodic": model.periodic, "rng": rng}
+    own = _fitted_next_states(replace(renumbered, paired=False), held_out, basis, drifts=EACH_ITS_OWN, **settings)
+    units = np.maximum(own.residuals.std(axis=0), NOISELESS * log.domain.width)
+    tested, squares = renumbered.where(held_out), []
+    for each in (replace(model, weights=model.trial[frequent]), replace(own, weights=own.trial)):
+        expected = each._into_box(_expected(tested, each))
+        missed = log.domain.displacement(expected, tested.next_states, model.periodic)
+        squares.append(((missed / units) ** 2).sum(axis=1))
+    if tested.episodes is None:
+        groups = np.arange(len(tested)) * PARTS // len(tested)
+    else:
+        groups = np.unique(tested.episodes, return_inverse=True)[1].reshape(-1)
+    differences = np.bincount(groups, weights=squares[0] - squares[1])
+    error = float(np.sqrt(np.sum((differences - differences.mean()) ** 2)))
+    total, reference = float(differences.sum()), float(squares[1].sum())
+    return Against(total / max(reference, 1e-300), total / max(error, 1e-300), where)
+
+
+def _missed(log: Transitions, model: NextStateModel) -> Array:
+    """By how much a model misses the next states, as a share of the box ``[n]``."""
+    expected = model._into_box(_expected(log, model))
     missed = log.domain.displacement(expected, log.next_states, model.periodic)
     return np.asarray(np.abs(missed / log.domain.width).max(axis=1))
 
@@ -283,27 +342,33 @@ def _fitted_next_states(
     is_terminal: Terminal | None,
     periodic: tuple[int, ...],
     rng: np.random.Generator,
+    drifts: Drifts,
 ) -> NextStateModel:
     """The model of the next state, fitted to all rows."""
     step, width = log.domain.displacement(log.states, log.next_states, periodic), log.domain.width
     # A coordinate that moves alike in every row (a clock, a constant) has no unit of its own.
     units = np.where(step.std(axis=0) > NOISELESS * width, step.std(axis=0), width)
     tolerance = SIMPLER if len(log.domain) > MOST_COORDINATES else 1.0
-    degrees, fewest = NEXT_STATE_DEGREES, NEXT_STATE_DEGREES[0]
-    columns, sums, trial = best_columns(
-        log, held_out, basis, degrees, fewest, lambda rows: step[rows] / units, tolerance
+    terms, choices = drifts.terms(len(log.domain), log.exogenous), drifts.choices(basis)
+    columns, sums, weights, trial = best_columns(
+        log, held_out, choices, lambda rows: step[rows] / units, tolerance, terms
     )
-    weights = np.concatenate([group.solve() for group in sums]) * units
-    inverses = np.concatenate([[solve_normal(group.gram, np.eye(columns.size))] * len(group.cross) for group in sums])
-    steps, none = np.stack([step.min(axis=0), step.max(axis=0)]), np.zeros((1, len(units)))
-    model = NextStateModel(log.domain, periodic, is_terminal, columns, weights, none, steps, inverses, trial * units)
+    inverses, none = terms[0].inverses(sums, columns), np.zeros((1, len(units)))
+    steps = np.stack([step.min(axis=0), step.max(axis=0)])
+    places = (log.domain, periodic, is_terminal)
+    model = NextStateModel(*places, columns, weights * units, none, steps, inverses, trial * units)
+    if drifts.are_shared:  # what an action does where it was not tried may lead farther than any step of the log
+        reached = [columns.combined(log.states, each) for each in model.weights]
+        ends = np.min(reached, axis=(0, 1)), np.max(reached, axis=(0, 1))
+        model = replace(model, steps=np.stack([np.minimum(steps[0], ends[0]), np.maximum(steps[1], ends[1])]))
+    own, common = (int(mask.sum()) for mask in terms[0].masks(columns, columns.size))
     kept = rng.permutation(len(log))[:MOST_RESIDUALS]
     residuals = np.empty((len(kept), len(units)))
     for action, count in enumerate(log.counts):
         of_action = log.actions[kept] == action
         rows = kept[of_action]
         # Residuals of the fitted rows are too small, by the functions that were fitted to them.
-        inflation = np.sqrt(max(1 - columns.size / count, 0.1))
+        inflation = np.sqrt(max(1 - own / count - common / len(log), 0.1))
         residuals[of_action] = (step[rows] + log.states[rows] - model._mean(log.states[rows], action)) / inflation
     return replace(model, residuals=residuals).with_error(log.states[kept], units)
 
@@ -331,24 +396,30 @@ def held_out_errors(
     held_out: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> HeldOutErrors:
-    """Judge a model of the next state, and compare it with a regression, on some of the held-out rows ``[n]``.
+    """Judge a model of the next state, and compare it with a regression, on some of the held-out rows ``[n]``."""
+    basis, chosen = regression.basis, rng.permutation(np.flatnonzero(held_out))[:SCORED]
+    states, actions, rows = log.states[chosen], log.actions[chosen], np.arange(len(chosen))
+    marked = None if log.terminal is None else log.terminal[chosen]
+    truth = features(basis, log.next_states[chosen], model.is_terminal, marked)
+    effects = replace(model, weights=model.trial).effects(basis, states, rng)
+    other = replace(regression, weights=regression.trial).effects(states)
+    by_model, by_regression = (float(np.mean((e.after(actions, rows) - truth) ** 2)) for e in (effects, other))
+    return HeldOutErrors(by_model / max(by_regression, 1e-300), misfit_of(model, effects, log, chosen))
+
+
+def misfit_of(model: NextStateModel, effects: MeanEffects, log: Transitions, chosen: NDArray[np.intp]) -> float:
+    """The `HeldOutErrors.misfit` of a model's effects at these rows of a log.
 
     Errors at neighbouring states share what the model misses and not the noise: this is what remains of the mean square
     without their mean product.
     """
-    basis, chosen = regression.basis, rng.permutation(np.flatnonzero(held_out))[:SCORED]
-    states, actions, rows = log.states[chosen], log.actions[chosen], np.arange(len(chosen))
-    marked = None if log.terminal is None else log.terminal[chosen]
-    few = richer(basis, NEXT_STATE_DEGREES[0])  # steep functions are all noise
-    truth, moments = (features(f, log.next_states[chosen], model.is_terminal, marked) for f in (basis, few))
-    effects = replace(model, weights=model.trial).effects(basis, states, rng)
-    other = replace(regression, weights=regression.trial).effects(states)
-    by_model, by_regression = (float(np.mean((e.after(actions, rows) - truth) ** 2)) for e in (effects, other))
-    missed = replace(effects, basis=few).after(actions, rows) - moments
+    states, actions, marked = log.states[chosen], log.actions[chosen], log.terminal
+    few = richer(effects.basis, DEGREES[0])  # steep functions are all noise
+    moments = features(few, log.next_states[chosen], model.is_terminal, None if marked is None else marked[chosen])
+    missed = replace(effects, basis=few).after(actions, np.arange(len(chosen))) - moments
     square, places = float(np.mean(missed**2)), log.domain.chart(states, model.periodic)
     shared = neighbour_products(missed, places, actions)
     step = float(
         np.mean((moments - features(few, states, model.is_terminal, None)) ** 2)
     )  # where there is hardly noise, no fit is as exact as that
-    misfit = square / max(square - max(shared, 0.0) + NEGLIGIBLE * step, 1e-300) if square > 0 else 1.0
-    return HeldOutErrors(by_model / max(by_regression, 1e-300), misfit)
+    return square / max(square - max(shared, 0.0) + NEGLIGIBLE * step, 1e-300) if square > 0 else 1.0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from operator import add
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,9 +112,8 @@ def regress(
     def goals(rows: NDArray[np.intp]) -> Array:
         return features(basis, log.next_states[rows], is_terminal, None if marked is None else marked[rows])
 
-    columns, sums, trial = best_columns(log, held_out_rows(log), basis, degrees, 0.5, goals)
-    weights = [group.solve() for group in sums]
-    return Regression(basis, columns, np.concatenate(weights), _difference_noise(log, sums, weights), trial)
+    columns, sums, weights, trial = best_columns(log, held_out_rows(log), choices_of(basis, degrees, 0.5), goals)
+    return Regression(basis, columns, weights, _difference_noise(log, sums, weights), trial)
 
 
 class LeastSquaresSums(NamedTuple):
@@ -122,21 +122,21 @@ class LeastSquaresSums(NamedTuple):
     n: int  # the number of states
     gram: Array  # Σ χχᵀ ``[m, m]``
     cross: Array  # Σ χyᵀ ``[g, m, q]``
-    squares: Array  # Σ |y|² ``[g]``
+    squares: Array  # Σ y² ``[g, q]``
     scatter: Array  # Σ zzᵀ ``[q, q]`` with z = y of every action, or its difference from that of the first if paired
 
     @classmethod
     def of(cls, log: Transitions, columns: Basis, goals: Goals, rows: NDArray[np.intp]) -> LeastSquaresSums:
         """Sums over some rows ``[g, n]`` of a log, those of one column from the same state."""
         (g, n), m, q = rows.shape, columns.size, goals(np.zeros(1, dtype=np.intp)).shape[1]
-        gram, cross, squares, scatter = np.zeros((m, m)), np.zeros((g, m, q)), np.zeros(g), np.zeros((q, q))
+        gram, cross, squares, scatter = np.zeros((m, m)), np.zeros((g, m, q)), np.zeros((g, q)), np.zeros((q, q))
         for block in blocks(n):
             values, first = columns.values(log.states[rows[0, block]]), None
             gram += values.T @ values
             for action, of_action in enumerate(rows[:, block]):
                 y = goals(of_action)
                 cross[action] += values.T @ y
-                squares[action] += np.einsum("nq,nq->", y, y)
+                squares[action] += np.einsum("nq,nq->q", y, y)
                 if log.paired:
                     first = y if first is None else first
                     y = y - first
@@ -146,9 +146,14 @@ class LeastSquaresSums(NamedTuple):
     def __add__(self, other: LeastSquaresSums) -> LeastSquaresSums:  # type: ignore[override]
         return LeastSquaresSums(*map(add, self, other))
 
-    def leading(self, size: int) -> LeastSquaresSums:
-        """The sums of the first columns."""
-        return self._replace(gram=self.gram[:size, :size], cross=self.cross[:, :size])
+    def of_columns(self, chosen: slice | NDArray[Any]) -> LeastSquaresSums:
+        """The sums of some columns."""
+        return self._replace(gram=self.gram[chosen][:, chosen], cross=self.cross[:, chosen])
+
+    def of_goals(self, chosen: slice | NDArray[Any]) -> LeastSquaresSums:
+        """The sums of some goals."""
+        scatter = self.scatter[chosen][:, chosen]
+        return self._replace(cross=self.cross[..., chosen], squares=self.squares[:, chosen], scatter=scatter)
 
     def solve(self) -> Array:
         """The weights ``[g, m, q]`` with which the columns come closest to the goals."""
@@ -165,13 +170,89 @@ class LeastSquaresSums(NamedTuple):
 def solve_normal(gram: Array, cross: Array) -> Array:
     """Coefficients ``[m, …]`` of least squares from Σ χχᵀ ``[m, m]`` and Σ χy ``[m, …]``."""
     ridged = np.array(gram)
-    ridged[np.diag_indices(len(gram))] += RIDGE * np.trace(gram) / len(gram) + 1e-300
+    ridged[np.diag_indices(len(gram))] += RIDGE * np.trace(gram) / max(len(gram), 1) + 1e-300
     return np.linalg.solve(ridged, cross)
 
 
 def solve_least_squares(values: Array, goals: Array) -> Array:
     """Coefficients ``[m, …]`` with which the values ``[n, m]`` come closest to the goals ``[n, …]``."""
     return solve_normal(values.T @ values, values.T @ goals)
+
+
+@dataclass(frozen=True)
+class Terms(Record):
+    """Which columns predict some of the goals, and which of their weights actions have in common.
+
+    Attributes:
+        goals: their numbers; None for all.
+        of: the coordinates that they depend on; None for all.
+        shared: "none" of the weights, all but that of the "slopes" (the constant is each action's own), or "all".
+    """
+
+    goals: tuple[int, ...] | None = None
+    of: tuple[int, ...] | None = None
+    shared: str = "none"
+
+    @property
+    def _goals(self) -> slice | NDArray[np.intp]:
+        return slice(None) if self.goals is None else np.array(self.goals)
+
+    def masks(self, columns: Basis, size: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which of the first columns have weights for each action, and which have one weight for all: two ``[m]``."""
+        used = np.arange(columns.size) < size
+        if self.of is not None:
+            used &= (np.delete(columns.degrees, self.of, axis=1) == 0).all(axis=1)
+        constant = (columns.degrees == 0).all(axis=1)
+        own = used & {"none": np.ones_like(used), "slopes": constant, "all": np.zeros_like(used)}[self.shared]
+        return own, used & ~own
+
+    def is_affordable(self, columns: Basis, log: Transitions) -> bool:
+        """Whether a log has three rows for each weight."""
+        own, common = self.masks(columns, columns.size)
+        return bool(3 * own.sum() <= log.counts.min() and 3 * (own.sum() + common.sum()) <= len(log))
+
+    def solve(self, sums: Sequence[LeastSquaresSums], columns: Basis, size: int) -> Array:
+        """The weights ``[A, m, q]`` with which the first columns come closest to these goals; zero for the others."""
+        own, common = self.masks(columns, size)
+        of_goals = [group.of_goals(self._goals) for group in sums]
+        gram, goals = np.zeros((common.sum(),) * 2), np.zeros((common.sum(), of_goals[0].cross.shape[2]))
+        for group in of_goals if common.any() else []:
+            across = solve_normal(group.gram[own][:, own], group.gram[own][:, common])
+            gram += len(group.cross) * (group.gram[common][:, common] - group.gram[common][:, own] @ across)
+            goals += (group.cross[:, common] - across.T @ group.cross[:, own]).sum(axis=0)
+        together, weights = solve_normal(gram, goals), []
+        for group in of_goals:
+            rest = group.cross[:, own] - group.gram[own][:, common] @ together
+            of_group = np.zeros((len(group.cross), columns.size, sums[0].cross.shape[2]))
+            found = np.zeros((len(group.cross), columns.size, goals.shape[1]))
+            found[:, own] = group.of_columns(own)._replace(cross=rest).solve()
+            found[:, common] = together
+            of_group[..., self._goals] = found
+            weights.append(of_group)
+        return np.concatenate(weights)
+
+    def error(self, fitted: Sequence[LeastSquaresSums], tested: Sequence[LeastSquaresSums], columns: Basis) -> float:
+        """Σ |y − Bᵀχ|² over tested rows, with weights of the first columns from the fitted ones."""
+        chosen = slice(columns.size)
+        weights, at, total = self.solve([fit.of_columns(chosen) for fit in fitted], columns, columns.size), 0, 0.0
+        for test in tested:
+            of_group = weights[at : at + len(test.cross), :, self._goals]
+            total += test.of_columns(chosen).of_goals(self._goals).error(of_group)
+            at += len(test.cross)
+        return total
+
+    def inverses(self, sums: Sequence[LeastSquaresSums], columns: Basis) -> Array:
+        """M ``[A, m, m]``: χᵀMχ is the variance of what is predicted after each action, in units of the noise."""
+        own, common = self.masks(columns, columns.size)
+        identity, gram, parts = np.eye(columns.size), np.zeros((common.sum(),) * 2), []
+        for group in sums:
+            inverse = solve_normal(group.gram[own][:, own], np.eye(int(own.sum())))
+            across = group.gram[common][:, own] @ inverse
+            gram += len(group.cross) * (group.gram[common][:, common] - across @ group.gram[own][:, common])
+            away = identity[common] - across @ identity[own]
+            parts += [(identity[own].T @ inverse @ identity[own], away)] * len(group.cross)
+        inverse = solve_normal(gram, np.eye(len(gram)))
+        return np.stack([alone + away.T @ inverse @ away for alone, away in parts])
 
 
 def held_out_rows(log: Transitions) -> NDArray[np.bool_]:
@@ -196,50 +277,67 @@ def folds(log: Transitions) -> NDArray[np.intp]:
     return np.asarray((np.random.default_rng(0).permutation(int(groups.max()) + 1) % FOLDS)[groups])
 
 
+class Choices(NamedTuple):
+    """Columns to choose from, each set the first functions of the next."""
+
+    candidates: list[Basis]
+    fallback: Basis  # where there are too few transitions for all of them
+
+
+def choices_of(basis: Basis, degrees: Sequence[float], fallback: float) -> Choices:
+    """Columns of these degrees, in units of that of a basis."""
+    candidates = sorted({richer(basis, degree) for degree in degrees}, key=lambda columns: columns.size)
+    return Choices(candidates, richer(basis, fallback))
+
+
 def best_columns(
     log: Transitions,
     held_out: NDArray[np.bool_],
-    basis: Basis,
-    degrees: Sequence[float],
-    fallback: float,
+    choices: Choices,
     goals: Goals,
     tolerance: float = 1.0,
-) -> tuple[Basis, list[LeastSquaresSums], Array]:
-    """The columns with which held-out rows are predicted best, the sums of all rows, and weights without held-out rows.
+    terms: Sequence[Terms] = (Terms(),),
+) -> tuple[Basis, list[LeastSquaresSums], Array, Array]:
+    """The columns with which held-out rows are predicted best, the sums, and weights ``[A, m, q]`` of all rows.
 
-    Smaller sets are the first functions of larger ones, so that the sums of the largest hold those of all.
+    The last are weights without the rows that are held out. The sums of the largest columns hold those of all.
 
     Rows that are ``held_out`` ``[n]`` are predicted from the others; ``goals`` are what to predict, in units in which
-    errors are to be compared. ``degrees`` are those of the columns, in units of that of the basis, ``fallback`` the one
-    where there are too few transitions for all of these. Fewer columns are preferred whose error is at most
-    ``tolerance`` times the least.
+    errors are to be compared, and ``terms`` say of which columns, and where actions share weights. Fewer columns are
+    preferred whose error is at most ``tolerance`` times the least.
     """
-    candidates = sorted({richer(basis, degree) for degree in degrees}, key=lambda columns: columns.size)
-    affordable = [columns for columns in candidates if columns.size * 3 <= log.counts.min()]
-    affordable = affordable or [richer(basis, fallback)]
+    affordable = [c for c in choices.candidates if all(each.is_affordable(c, log) for each in terms)]
+    affordable = affordable or [choices.fallback]
     largest = affordable[-1]
     fitted, tested = list[LeastSquaresSums](), list[LeastSquaresSums]()
     for rows in rows_of_actions(log):
         is_tested = held_out[rows[0]]
         for sums, part in ((tested, rows[:, is_tested]), (fitted, rows[:, ~is_tested])):
             sums.append(LeastSquaresSums.of(log, largest, goals, part))
-    best, errors = affordable[0], []
-    if len(affordable) > 1:
-        for size in (columns.size for columns in affordable):
-            pairs = zip(fitted, tested, strict=True)
-            errors.append(sum(test.leading(size).error(fit.leading(size).solve()) for fit, test in pairs))
-        best = next(c for c, error in zip(affordable, errors, strict=True) if error <= tolerance * min(errors))
-    trial = np.concatenate([fit.leading(best.size).solve() for fit in fitted])
-    return best, [(fit + test).leading(best.size) for fit, test in zip(fitted, tested, strict=True)], trial
+    sizes = []
+    for each in terms:
+        errors = [each.error(fitted, tested, c) for c in affordable] if len(affordable) > 1 else [0.0]
+        sizes.append(
+            next(c.size for c, error in zip(affordable, errors, strict=True) if error <= tolerance * min(errors))
+        )
+    best = next(c for c in affordable if c.size == max(sizes))
+    some = [fit.of_columns(slice(best.size)) for fit in fitted]
+    every = [fit + test.of_columns(slice(best.size)) for fit, test in zip(some, tested, strict=True)]
+    trial, weights = (
+        np.sum([each.solve(sums, best, size) for each, size in zip(terms, sizes, strict=True)], axis=0)
+        for sums in (some, every)
+    )
+    return best, every, weights, trial
 
 
-def _difference_noise(log: Transitions, sums: Sequence[LeastSquaresSums], weights: Sequence[Array]) -> Array:
+def _difference_noise(log: Transitions, sums: Sequence[LeastSquaresSums], weights: Array) -> Array:
     """The covariance of the error of a difference of two actions ``[k, k]``: of each m/n of its residual covariance.
 
     Common random numbers affect all actions alike, and what they share cancels.
     """
-    total = np.zeros_like(sums[0].scatter)
-    for group, B in zip(sums, weights, strict=True):
+    total, each = np.zeros_like(sums[0].scatter), iter(weights)
+    for group in sums:
+        B = np.stack(list(islice(each, len(group.cross))))
         scatter, m, shared = np.array(group.scatter), len(group.gram), int(log.paired)
         for fit, cross in zip(B[shared:] - shared * B[0], group.cross[shared:] - shared * group.cross[0], strict=True):
             explained = cross.T @ fit

@@ -27,9 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
-from certirl.fit.effects import ValueProblem, blocks
+from certirl.fit.effects import blocks
 from certirl.fit.estimates import EffectModel, LogModel
 from certirl.fit.next_states import Nearby
+from certirl.fit.problem import ValueProblem
 from certirl.fit.value_program import ValueFit, as_grid
 from certirl.functions.cells import Cells
 from certirl.functions.reward import Reward, value_function

@@ -35,7 +35,7 @@ from certirl.fit.logit import (
     whitening,
     without_each,
 )
-from certirl.fit.regression import FOLDS, best_columns, held_out_rows, solve_normal
+from certirl.fit.regression import FOLDS, best_columns, choices_of, held_out_rows, solve_normal
 from certirl.functions.bases import Basis, of_degree
 from certirl.functions.functions import Functions
 from certirl.ground.domain import Array
@@ -136,7 +136,7 @@ def project(source: Source, log: Transitions, columns: Basis | None, logit: Logi
             values = by_pilot.value(log.next_states[rows])[:, None]
             return values if over is None else np.where(over[rows, None], 0.0, values)
 
-        columns, _, _ = best_columns(log, held_out_rows(log), unit, DEGREES, DEGREES[0], goals)
+        columns, *_ = best_columns(log, held_out_rows(log), choices_of(unit, DEGREES, DEGREES[0]), goals)
     return Projections.of(log, columns, over)
 
 

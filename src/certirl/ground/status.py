@@ -195,6 +195,16 @@ class Reason(Enum):
         "actions seem to move an exogenous coordinate: {test}",
         "do not declare it exogenous; or, if they cannot, add what the expert knew of its next value as a coordinate",
     )
+    UNTRIED_NEARBY = (
+        "undetermined",
+        "at {share:.0%} of the log's states some action was never tried nearby, so that what it does there is a guess",
+        "add transitions in which every action is tried; {instead}",
+    )
+    NOT_SHARED = (
+        "undetermined",
+        "{compared}",
+        "the actions do not share it, leave dynamics out, or add to the state what else the next state depends on",
+    )
     UNPREDICTABLE = (
         "undetermined",
         "the log's actions cannot be predicted from its states "

@@ -14,6 +14,7 @@ from certirl.data.policy import ExpertGrid, Policy, as_policy, compared, expert_
 from certirl.data.simulator import Even, Near
 from certirl.data.source import Source
 from certirl.fit.bellman import check_expert
+from certirl.fit.drifts import NO_PROOF, Drifts
 from certirl.functions.bases import MOST_COLUMNS, MOST_FUNCTIONS, Basis
 from certirl.functions.components import Component
 from certirl.functions.reward import BoundedReward, Reward, bounded
@@ -247,6 +248,8 @@ class Declaration(Record):
 
 def check_declaration(dynamics: Any, given: Mapping[str, Any]) -> None:
     """Refuse what declares no dynamics, and settings, by name, that are of no use with it and were not left out."""
+    if isinstance(dynamics, Drifts):
+        raise ValueError(f"{NO_PROOF}: leave dynamics out, or declare what is known of the noise")
     if not isinstance(dynamics, Declaration):
         raise TypeError(
             "dynamics must be certirl.dynamics.AffineGaussian(std) or certirl.dynamics.Deterministic(L), say, in "

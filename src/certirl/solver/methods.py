@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from certirl.data.source import Source
 from certirl.fit.bellman import FORMS
+from certirl.fit.drifts import EACH_ITS_OWN, FEWEST, Drifts
 from certirl.fit.features import Preference
-from certirl.fit.next_states import FEWEST
 from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
 from certirl.fit.value_program import Margin, check_margin
 from certirl.functions.cells import MOST_COORDINATES
@@ -69,6 +69,8 @@ class Program(Record):
             raise ValueError(f"method=certirl.Program(…) {FOR_ONE_ACTION}")
         if asked.source is not None and asked.source.has_terminal_states:
             raise ValueError("method=certirl.Program(…) is not for problems with terminal states: leave it out")
+        if asked.drifts.are_shared:
+            raise ValueError("method=certirl.Program(…) regresses each action by itself: leave it, or dynamics, out")
         is_plain = self.form == FORMS[0] and self.cover is None and self.slack is None
         names = f"{by_door('form, cover', setting('cover'))} and {setting('slack')}"
         if asked.delta is not None and not is_plain:
@@ -238,9 +240,11 @@ class SoftExpert(Record):
 Method: TypeAlias = Program | ValueForm | FeatureForm
 
 
-def usual_method(source: Source | None, *, is_constant: bool) -> type[Program] | type[ValueForm]:
+def usual_method(
+    source: Source | None, *, is_constant: bool, drifts: Drifts = EACH_ITS_OWN
+) -> type[Program] | type[ValueForm]:
     """The method that is taken if none is named; the source of moments is None."""
-    if is_constant and (source is None or not source.has_terminal_states):
+    if is_constant and not drifts.are_shared and (source is None or not source.has_terminal_states):
         return Program
     return ValueForm
 
@@ -268,10 +272,10 @@ def _without_effect(asked: Request, what: str) -> dict[str, str]:
     return why if asked.delta is None else {"components": why["components"]}
 
 
-def as_method(method: Any, source: Source | None, *, is_constant: bool) -> Method:
+def as_method(method: Any, source: Source | None, *, is_constant: bool, drifts: Drifts) -> Method:
     """The method, or the usual one for None."""
     if method is None:
-        return usual_method(source, is_constant=is_constant)()
+        return usual_method(source, is_constant=is_constant, drifts=drifts)()
     if not isinstance(method, Program | ValueForm | FeatureForm):
         kinds = "certirl.Program(…), certirl.ValueForm(…) or certirl.FeatureForm(…)"
         raise TypeError(f"method must be {kinds}, got {shown(method)}")

@@ -18,6 +18,7 @@ from certirl.data.tables import as_log
 from certirl.data.transitions import Transitions
 from certirl.fit.bellman import check_problem
 from certirl.fit.declared import Declared, as_declared
+from certirl.fit.drifts import EACH_ITS_OWN, NO_PROOF, Drifts
 from certirl.functions.bases import Basis, as_basis
 from certirl.functions.components import Component, as_components
 from certirl.ground.domain import Box, as_domain
@@ -60,6 +61,7 @@ class Request(Record):
     regret: float | None
     suboptimality: float | None
     progress: Any
+    drifts: Drifts  # of the actions of a log; shared where that is declared as dynamics
     declared: Mapping[int, Any]  # what actions of a log do whose effect is declared; a simulator then does so itself
     rng: Any  # a seed or Generator; None for a log without one
 
@@ -145,6 +147,9 @@ def request(
         raise TypeError("an expert that depends on the state needs transitions or a simulator: moments keep no states")
     discount = check_problem(discount, policy.constant or 0, source.n_actions)
     delta = None if delta is None else as_delta(delta)
+    drifts = EACH_ITS_OWN
+    if isinstance(dynamics, Drifts):
+        drifts, dynamics = _shared(dynamics, origin, delta), None
     if delta is not None and is_measured:
         raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave {setting('delta')} out, or give the transitions instead")
     if delta is not None and origin is not None:
@@ -163,7 +168,7 @@ def request(
         source=origin,
         moments=source if is_measured else None,
         policy=policy,
-        method=as_method(method, origin, is_constant=is_constant),
+        method=as_method(method, origin, is_constant=is_constant, drifts=drifts),
         discount=discount,
         domain=source.rows.domain if origin is None else origin.domain,
         n_actions=source.n_actions,
@@ -179,6 +184,7 @@ def request(
         regret=regret,
         suboptimality=as_share(suboptimality),
         progress=progress,
+        drifts=drifts,
         declared=declared.moves,
         rng=rng,
     )
@@ -205,6 +211,17 @@ def _declared(effects: Any, source: Any) -> Declared:
     if not isinstance(source, Transitions):
         check_simulator(source)
     return as_declared(effects, source.n_actions, as_domain(source.domain))
+
+
+def _shared(drifts: Drifts, origin: Source | None, delta: float | None) -> Drifts:
+    """Drifts that are declared to be shared; refused where nothing is regressed, or more is asked than estimates."""
+    declared = by_door(f"dynamics={drifts!r}", "--shared-drift")
+    if origin is None or not origin.is_log:
+        what = "moments keep no transitions" if origin is None else "a simulator is asked what every action does"
+        raise ValueError(f"{declared} is for logs, and {what}: leave it out")
+    if delta is not None:
+        raise ValueError(f"{NO_PROOF}: leave {declared}, or {setting('delta')}, out")
+    return drifts
 
 
 def _check_dynamics(dynamics: Any, origin: Source | None, given: Mapping[str, Any], method: Any) -> None:

@@ -14,6 +14,7 @@ from certirl.data.moments import Moments
 from certirl.data.source import Logged, Source, as_source, for_simulators
 from certirl.data.tables import as_log
 from certirl.data.transitions import Transitions, action_in_words
+from certirl.fit.drifts import Drifts
 from certirl.fit.effects import value_basis
 from certirl.fit.logit import (
     BEFORE,
@@ -121,6 +122,8 @@ def _request(
     names = origin.action_names
     reference = names.index(expert.reference) if expert.reference in names else expert.reference
     reference = as_count(reference, "reference", least=0, most=origin.n_actions - 1, meaning="an action")
+    if isinstance(dynamics, Drifts):
+        raise ValueError("a soft expert tries every action sometimes, and a shared drift is for others: leave it out")
     if delta is None:
         for name, value in {"tail": tail, "dynamics": dynamics}.items():
             if value is not None:

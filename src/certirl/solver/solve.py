@@ -20,6 +20,7 @@ from certirl.data.source import Logged, Pool
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
 from certirl.fit.choose import Choice, as_asked, as_measured, cheapest, choose, places, widened
+from certirl.fit.drifts import Drifts
 from certirl.fit.recover import OBJECTIVES, Recovery, alike, balanced, between, inexact, recover
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
@@ -56,7 +57,7 @@ def solve(
     samples: int | None = None,
     delta: float | None = None,
     tail: TailLike = None,
-    dynamics: Declaration | None = None,
+    dynamics: Declaration | Drifts | None = None,
     rng: Any = None,
     progress: bool | Report | None = None,
     map: Any = None,
@@ -78,7 +79,7 @@ def solve(
     paired: bool | None = None,
     delta: float | None = None,
     tail: TailLike = None,
-    dynamics: Declaration | None = None,
+    dynamics: Declaration | Drifts | None = None,
     tube: float | None = None,
     regret: float | None = None,
     suboptimality: float | None = None,
@@ -103,7 +104,7 @@ def solve(
     paired: bool | None = None,
     delta: float | None = None,
     tail: TailLike = None,
-    dynamics: Declaration | None = None,
+    dynamics: Declaration | Drifts | None = None,
     tube: float | None = None,
     regret: float | None = None,
     suboptimality: float | None = None,
@@ -143,7 +144,9 @@ def solve(
             decides. For simulators only.
         delta: draw until the answer is proved, with at most this probability of a false proof; a log is divided once.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
-        dynamics: as in `certify`, in place of a tail: with ``AffineGaussian(std)`` and ``delta`` proofs rest on known
+        dynamics: for a log ``SharedDrift()``, if actions move the state by a vector each and share the rest: each then
+            need only have been tried somewhere. For proofs as in `certify`, in place of a tail: with
+            ``AffineGaussian(std)`` and ``delta`` proofs rest on known
             noise; with ``Deterministic(…)`` the answer is proved by cells, without ``delta``, as nothing is random.
             The reward of the answer is then the one that the proof is about.
         tube: with ``delta``, how far from a switch the expert must be proved strictly best, in units of the state.

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.coverage import coverage
 from certirl.data.policy import Policy, as_policy, simulate, uniform_policy
 from certirl.data.simulator import terminal_of
 from certirl.data.source import Logged, Pool
@@ -32,7 +31,8 @@ from certirl.fit.action_values import (
 from certirl.fit.choose import tail_factor
 from certirl.fit.compare import compare
 from certirl.fit.costs import fit_with_costs, with_costs
-from certirl.fit.effects import DISTRUST, ValueProblem, live_states, several_next_states, value_basis
+from certirl.fit.drifts import FEWEST
+from certirl.fit.effects import DISTRUST, live_states, several_next_states, value_basis
 from certirl.fit.ends import (
     FEWEST_STEPS,
     MANY_WALKS,
@@ -46,8 +46,9 @@ from certirl.fit.ends import (
 )
 from certirl.fit.estimates import EffectModel, LogModel, RegressionModel, estimate_effects
 from certirl.fit.features import MARGIN, FeaturePath, Preference, cost_differences, feature_path
-from certirl.fit.next_states import CLEARLY, FEWEST, Nearby
+from certirl.fit.next_states import CLEARLY, Nearby
 from certirl.fit.plan import Plan
+from certirl.fit.problem import ValueProblem
 from certirl.fit.program import SolverFailed
 from certirl.fit.rewards import JudgedStates, judged_states, read_reward
 from certirl.fit.value_program import (
@@ -102,7 +103,9 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
     generator = source.generator(asked.rng, "solve_policy")
     basis = value_basis(asked.domain, source.periodic, states=source.states) if asked.basis is None else asked.basis
     periodic = source.periodic if asked.basis is None else basis.periodic_axes
-    problem = ValueProblem(source, asked.policy, asked.discount, periodic, *source.terminal(), asked.declared)
+    problem = ValueProblem(
+        source, asked.policy, asked.discount, periodic, *source.terminal(), asked.declared, asked.drifts
+    )
     # Threads of a matrix library would cost more than they gain: the products are many and small.
     with one_blas_thread:
         model = estimate_effects(problem, basis, asked.samples, generator, asked.paired)
@@ -271,7 +274,8 @@ def _concluded(
         action_names=problem.source.action_names,
         model_error=model_error,
         growth=problem.discount * spectral_radius(rows),
-        uncovered=_uncovered(problem, model),
+        independence=model.compared,
+        uncovered=model.uncovered(problem),
         extrapolated=0.0 if reward.extrapolation is None else float(reward.extrapolation.mean()),
         ties=rows.ties / compared,
         unexplained=float(worse.mean()) if path is None else float(path.unexplained[path.chosen]),
@@ -282,14 +286,14 @@ def _concluded(
         termination=None if problem.is_terminal is None else choices(rows),
         terminal=problem.terminal_boxes,
         periodic=problem.periodic,
-        assumption=problem.policy.assumption,
+        assumption="; ".join(filter(None, [problem.policy.assumption, model.assumption])),
     )
     unknown = rows if fit.prices is None else with_costs(rows)
     outside = np.flatnonzero(rows.margins >= 1.0)
     least = outside[advantages[outside].argmin()] if len(outside) else None
     name, coordinates = "state", tuple(range(len(problem.domain)))
     return Solution(
-        findings=(*_of_the_data(len(rows), stats), Reason.UNTRIED.finding()),
+        findings=(*model.findings(problem), *_of_the_data(len(rows), stats), Reason.UNTRIED.finding()),
         reward=reward,
         value=value,
         components=(Estimate(name, coordinates, basis, columns, ahead),),
@@ -305,13 +309,6 @@ def _concluded(
         witness=None if path is not None else find_conflict(problem.policy, unknown, missing),
         path=path,
     )
-
-
-def _uncovered(problem: ValueProblem, model: EffectModel) -> float:
-    """The share of the box where the effect of some action is extrapolated; a simulator is asked everywhere."""
-    if not problem.source.is_log or not isinstance(model, LogModel):
-        return 0.0
-    return float(coverage(model.log, basis=model.columns).extrapolated_share.max())
 
 
 def _of_the_data(comparisons: int, stats: Diagnostics) -> list[Finding]:
