@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from certirl.cli.options import ANY, OBSERVED
+from certirl.cli.options import OBSERVED
 from certirl.data import moments
 from certirl.data.coverage import MOSTLY, coverage
 from certirl.data.demonstrations import policy_from
@@ -155,7 +155,7 @@ def method_of(options: argparse.Namespace, source: Source | None, *, is_constant
 def drifts_of(options: argparse.Namespace) -> Drifts:
     """What the options declare of the drifts of a log's actions."""
     degree = getattr(options, "shared_drift", None)
-    return EACH_ITS_OWN if degree is None else SharedDrift(None if degree == ANY else degree)
+    return EACH_ITS_OWN if degree is None else SharedDrift(degree or None)
 
 
 def dynamics_of(options: argparse.Namespace) -> AffineGaussian | None:

@@ -20,7 +20,6 @@ DATA = (
 SIMULATOR = "or a simulator, FILE.py:NAME or MODULE:NAME"
 STUDIES = ("figure1", "figure2", "figure3", "figure4", "rollouts", "samples")  # modules of certirl.paper.figures
 OBSERVED = "observed"  # the word for an expert who made the log
-ANY = "any"  # the word for a degree that held-out data choose
 # Tails beside a number, as --tail NAME:VALUE:…, the values being the fields of the record.
 TAILS: dict[str, tuple[str, Any]] = {
     "gaussian": ("STD:SLOPE[:RATE]", lambda std, slope, rate=0.0: GaussianNoise(std, slope=slope, rate=rate)),
@@ -56,11 +55,6 @@ def actions(text: str) -> Any:
     return tuple(text.split(",")) if "," in text else whole(text)
 
 
-def degree(text: str) -> int | str:
-    """The degree of a drift, or the word for one that data choose."""
-    return text if text == ANY else whole(text)
-
-
 def folder(text: str) -> Path:
     """A folder, which has a name."""
     if not text:
@@ -76,7 +70,6 @@ VALUES: dict[str, dict[str, Any]] = {
     "LOW": {"type": float, "metavar": ("LOW", "HIGH"), "nargs": 2, "action": "append"},
     "AXIS": {"type": int, "action": "append", "default": []},
     "ACTIONS": {"type": actions},
-    "DEGREE": {"type": degree},
     "TAIL": {"type": tail},
     "FOLDER": {"type": folder},
     "FAMILY": {"choices": [name.lower() for name in FAMILIES]},

@@ -176,10 +176,9 @@ VERBS = (
                 "--objective OBJECTIVE": f"for one action (default {OBJECTIVES[0]} on intervals)",
                 "--cover RADIUS": "for one action: the paper's cover of the states",
                 "--slack PRICE": "soft form: the price of a shortfall",
-                "--margin SHARE": "for policies: the share of the box beside a switch where less is asked",
+                "--margin SHARE": "for policies: half-width of a tube, a share of the box",
                 "--smoothness PRICE": "for policies: the price of a rough value function",
-                "--shared-drift DEGREE": "of a log: each action moves the state by a vector, beside a drift that all "
-                f"share, a polynomial of this degree (1: affine; {table.ANY}: by held-out data)",
+                "--shared-drift N": "of a log: one drift of degree N (0: any), plus vectors",
             },
             **table.proof(
                 "certify; the probability of an error, at most",
