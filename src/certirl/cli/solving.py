@@ -183,8 +183,8 @@ VERBS = (
             **table.proof(
                 "certify; the probability of an error, at most",
                 {
-                    "--regret SHARE": "for policies: draw until the regret is at most this share of the value's span",
-                    "--trials N": "for policies: transitions per action that try the answer (default: as it took)",
+                    "--regret SHARE": "for policies: the regret at most, a share of the value's span",
+                    "--trials N": "for policies: draws of each action that try the answer",
                 },
                 "default 10,000; to prove 1,000,000",
             ),
