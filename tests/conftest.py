@@ -59,6 +59,7 @@ def _state():
     """What later tests of the same process depend on."""
     return {
         "folder": os.getcwd(),
+        "files saved there": {name for name in os.listdir() if name.endswith((".npz", ".png", ".html", ".csv"))},
         "hidden modules": {name for name, module in sys.modules.copy().items() if module is None},
         "handler of Ctrl-C": signal.getsignal(signal.SIGINT),
         "floating-point errors": np.geterr(),

@@ -115,7 +115,7 @@ ASKED = {"discount": 0.9, "expert": switches}
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_log_of_the_expert_alone_is_enough_with_a_shared_drift_and_says_what_is_missing_without(seed):
+def test_a_log_of_the_expert_alone_is_enough_with_a_shared_drift_and_says_what_is_missing_without(seed, tmp_path):
     log = thermostat(seed=seed)
     alone = certirl.solve(log, **ASKED)
     assert alone.status == "undetermined" and "dynamics=certirl.dynamics.SharedDrift()" in str(alone).splitlines()[0]
@@ -127,7 +127,7 @@ def test_a_log_of_the_expert_alone_is_enough_with_a_shared_drift_and_says_what_i
     text = str(solution)
     assert "the shared drift predicts" in text and "on held-out rows" in text
     assert "beside a drift that all actions share" in text.split("assumed")[1]
-    assert certirl.load(solution.save("shared")).stats.independence == solution.stats.independence
+    assert certirl.load(solution.save(tmp_path / "shared")).stats.independence == solution.stats.independence
 
 
 def test_features_of_a_log_of_the_expert_alone_are_weighed_by_walks_in_the_shared_model():
