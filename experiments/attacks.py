@@ -67,9 +67,10 @@ class Arguments:
     refutations: int = 500
     scenarios: int = 200
     assumptions: int = 150
+    seed: int = 0
 
 
-REPEATED = tuple(asdict(Arguments()))
+REPEATED = tuple(name for name in asdict(Arguments()) if name != "seed")
 FAST = Arguments(**dict.fromkeys(REPEATED, 8))
 
 
@@ -991,7 +992,7 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """All runs, counted by kind and by δ; those that break a printed assumption apart."""
     runs: list[dict[str, Any]] = []
     for part, judge in JUDGES.items():
-        seeds = list(range(getattr(arguments, part)))
+        seeds = study.seeds(arguments, getattr(arguments, part))
         found = runner(judge, seeds, unit=part.replace("_", " "))
         runs += [run | {"seed": seed, "part": part} for seed, run in zip(seeds, found, strict=True)]
     fair = [run for run in runs if run["part"] != "assumptions"]

@@ -33,6 +33,7 @@ class Arguments:
 
     problems: int = 28
     corners: int = 200
+    seed: int = 0
 
 
 FAST = Arguments(problems=2, corners=6)
@@ -188,8 +189,8 @@ def judge_corners(seed: int) -> list[dict[str, Any]]:
 
 def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """Count false certificates, bounds above the truth, and states on which a planner disagrees."""
-    found = runner(judge_corners, list(range(arguments.corners)), unit="problems")
-    found += runner(judge, list(range(arguments.problems)), unit="problems")
+    found = runner(judge_corners, study.seeds(arguments, arguments.corners), unit="problems")
+    found += runner(judge, study.seeds(arguments, arguments.problems), unit="problems")
     runs = [run for own in found for run in own]
     kinds = sorted({f"{run['kind']}, {run['coordinates']} coordinates" for run in runs})
     by_kind = {

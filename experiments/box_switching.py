@@ -59,6 +59,7 @@ class Arguments:
     runs: int = 160
     proofs: int = 3
     most: int = 1_000_000
+    seed: int = 0
 
 
 FAST = Arguments(runs=4, proofs=0)
@@ -218,7 +219,7 @@ WRONG = (
 
 def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count what was false, by δ and by kind."""
-    return judging.counted(runner(run, list(range(arguments.runs)), unit="certificates"), WRONG)
+    return judging.counted(runner(run, study.seeds(arguments, arguments.runs), unit="certificates"), WRONG)
 
 
 def middle_line(states: np.ndarray) -> np.ndarray:
@@ -252,7 +253,7 @@ def prove(task: list[int]) -> dict[str, Any]:
 
 def proved(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Certificates of the whirl, as soon as there is one."""
-    runs = runner(prove, [[seed, arguments.most] for seed in range(arguments.proofs)], unit="proofs")
+    runs = runner(prove, [[seed, arguments.most] for seed in study.seeds(arguments, arguments.proofs)], unit="proofs")
     held = [run for run in runs if run["status"] == "certified"]
     return {
         "certified": [len(held), len(runs)],

@@ -46,6 +46,7 @@ class Arguments:
     theorem_problems: int = 5
     most: int = 2_000_000
     paid: int = 1_000
+    seed: int = 0
 
 
 FAST = Arguments(runs=120, paid=16, problems=4, discount_problems=2, theorem_problems=1, most=100_000)
@@ -113,7 +114,9 @@ def judge(seed: int) -> dict[str, Any] | None:
 
 def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count false certificates and bounds above the truth."""
-    runs = [run for run in runner(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
+    runs = [
+        run for run in runner(judge, study.seeds(arguments, arguments.runs), unit="certificates") if run is not None
+    ]
     table = judging.bounds_by_delta(runs)
     kinds = sorted({run["kind"] for run in runs})
     by_kind = {kind: sum(run["holds"] for run in runs if run["kind"] == kind) for kind in kinds}
@@ -271,7 +274,7 @@ def judge_paid(seed: int) -> dict[str, Any]:
 
 def paid(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count what is false of rewards of state and action."""
-    runs = runner(judge_paid, list(range(arguments.paid)), unit="certificates")
+    runs = runner(judge_paid, study.seeds(arguments, arguments.paid), unit="certificates")
     table = {}
     for kind in [*PAYING, "all"]:
         chosen = [run for run in runs if kind in (run["kind"], "all")]
@@ -351,12 +354,16 @@ def ablate(arguments: Sequence[Any]) -> float:
 
 def power(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """How many transitions `solve` needs, and how many without each idea."""
-    runs = runner(prove_one, [[seed, 0.7, arguments.most] for seed in range(arguments.problems)], unit="problems")
+    runs = runner(
+        prove_one, [[seed, 0.7, arguments.most] for seed in study.seeds(arguments, arguments.problems)], unit="problems"
+    )
     ns = with_infinity(run["n"] for run in runs)
     ideas = {}
     for name in VARIANTS:
         firsts = with_infinity(
-            runner(ablate, [[seed, name, arguments.most] for seed in range(arguments.discount_problems)])
+            runner(
+                ablate, [[seed, name, arguments.most] for seed in study.seeds(arguments, arguments.discount_problems)]
+            )
         )
         ideas[name] = {"median n": float(np.median(firsts)), "certified": float(np.isfinite(firsts).mean())}
     return {
@@ -373,7 +380,7 @@ def discounts(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """The same for larger discounts."""
     table = {}
     for discount in (0.7, 0.9, 0.95):
-        tasks = [[seed, discount, arguments.most] for seed in range(arguments.discount_problems)]
+        tasks = [[seed, discount, arguments.most] for seed in study.seeds(arguments, arguments.discount_problems)]
         ns = with_infinity(run["n"] for run in runner(prove_one, tasks, unit="problems"))
         table[str(discount)] = {"median n": float(np.median(ns)), "certified": float(np.isfinite(ns).mean())}
     return table
@@ -422,7 +429,11 @@ def compare(arguments: Sequence[int]) -> dict[str, Any]:
 
 def compared(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """One row for each problem."""
-    return {"problems": runner(compare, [[seed, arguments.most] for seed in range(arguments.theorem_problems)])}
+    return {
+        "problems": runner(
+            compare, [[seed, arguments.most] for seed in study.seeds(arguments, arguments.theorem_problems)]
+        )
+    }
 
 
 def with_infinity(numbers: Iterable[float | None]) -> np.ndarray:
@@ -431,7 +442,7 @@ def with_infinity(numbers: Iterable[float | None]) -> np.ndarray:
 
 
 SENTENCE = "whether certificates are true, and what they cost"
-REPEATED = ("runs",)
+REPEATED = ("runs", "paid")
 PARTS = {"soundness": soundness, "paid": paid, "power": power, "discounts": discounts, "theorems": compared}
 
 

@@ -47,6 +47,7 @@ class Arguments:
     certified: dict[str, int] = field(default_factory=lambda: {"2": 20, "4": 20, "10": 20, "50": 10})
     unsolvable: int = 10
     runs: int = 600
+    seed: int = 0
 
 
 FAST = Arguments(
@@ -74,7 +75,7 @@ def solvable(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     table = {}
     for size in arguments.sizes:
         joint = alone = conflicts = wrong = 0
-        for seed in range(arguments.problems):
+        for seed in study.seeds(arguments, arguments.problems):
             problem = certirl.problems.factorised(seed=seed, components=size)
             parts, criteria = exact(problem)
             found = certirl.steps.recover(criteria, components=parts)
@@ -97,7 +98,7 @@ def timed(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     table = {}
     for size in arguments.timed:
         seconds: dict[str, list[float]] = {"least-variance": [], "l1": []}
-        for seed in range(arguments.repeats):
+        for seed in study.seeds(arguments, arguments.repeats):
             parts, criteria = estimated(certirl.problems.factorised(seed=seed, components=size), 10_000, seed)
             for objective, taken in seconds.items():
                 with threadpool_limits(1):
@@ -160,9 +161,14 @@ def certified(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     table = {}
     for size, count in arguments.certified.items():
         for objective in (None, "least-variance", "l1"):
-            runs = runner(attempt, [[int(size), seed, objective, arguments.samples, True] for seed in range(count)])
+            runs = runner(
+                attempt,
+                [[int(size), seed, objective, arguments.samples, True] for seed in study.seeds(arguments, count)],
+            )
             table[f"{size} components, {objective or 'the better of both'}"] = summary(runs)
-    hopeless = runner(attempt, [[4, seed, None, arguments.samples, False] for seed in range(arguments.unsolvable)])
+    hopeless = runner(
+        attempt, [[4, seed, None, arguments.samples, False] for seed in study.seeds(arguments, arguments.unsolvable)]
+    )
     return table | {"4 components, unsolvable": summary(hopeless)}
 
 
@@ -223,11 +229,14 @@ def judge(seed: int) -> dict[str, Any] | None:
 
 def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count false certificates and bounds above the truth on problems of two to five components."""
-    runs = [run for run in runner(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
+    runs = [
+        run for run in runner(judge, study.seeds(arguments, arguments.runs), unit="certificates") if run is not None
+    ]
     table = judging.bounds_by_delta(runs, {"with a component's bound above its truth": "component above"})
     return {"by delta": table, "certified": sum(run["holds"] for run in runs)}
 
 
+REPEATED = ("runs",)
 SENTENCE = "what the joint program solves, what it costs, whether its certificates are true"
 PARTS = {"solvable": solvable, "time": timed, "certified": certified, "soundness": soundness}
 

@@ -267,5 +267,8 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     return study.Findings(summary, table, None, "; ".join(sentences) + ".")
 
 
+REPEATED = ("seeds", "task_seeds")
+
+
 if __name__ == "__main__":
     raise SystemExit(study.main(sys.modules[__name__]))

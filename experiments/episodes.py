@@ -43,6 +43,7 @@ class Arguments:
     rows: int = 60_000
     sizes: tuple[int, ...] = (10_000, 20_000, 40_000, 80_000, 160_000, 320_000)
     repeats: int = 3
+    seed: int = 0
 
 
 FAST = Arguments(runs=12, rows=40_000, sizes=(20_000, 80_000), repeats=1)
@@ -202,8 +203,15 @@ def needed(runs: list[dict[str, Any]], sizes: tuple[int, ...], kind: str, name: 
 
 def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """Count false certificates and bounds above the truth, and the rows that certificates need."""
-    runs = runner(judge, [[seed, arguments.rows] for seed in range(arguments.runs)], unit="certificates")
-    tasks = [[kind, seed, size] for kind in range(3) for size in arguments.sizes for seed in range(arguments.repeats)]
+    runs = runner(
+        judge, [[seed, arguments.rows] for seed in study.seeds(arguments, arguments.runs)], unit="certificates"
+    )
+    tasks = [
+        [kind, seed, size]
+        for kind in range(3)
+        for size in arguments.sizes
+        for seed in study.seeds(arguments, arguments.repeats)
+    ]
     powers = runner(power, tasks, unit="sizes")
     names = {"all steps": "", "one step of each episode": "single ", "all steps, as if drawn singly": "naive "}
     table: dict[str, Any] = {}
@@ -225,6 +233,9 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
         f"{holding:,} certificates hold, {false} of them falsely; one step of each episode certifies {single:,}."
     )
     return study.Findings(table, runs, None, sentence)
+
+
+REPEATED = ("runs",)
 
 
 if __name__ == "__main__":

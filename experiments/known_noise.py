@@ -220,7 +220,7 @@ def cost(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
 
 def truth(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Whether certificates of random systems are true."""
-    runs = runner(judge, [arguments.seed + i for i in range(arguments.runs)], unit="systems")
+    runs = runner(judge, study.seeds(arguments, arguments.runs), unit="systems")
     right = [run for run in runs if not run["wrong"]]
     return {
         "runs": len(runs),

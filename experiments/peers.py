@@ -227,5 +227,8 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     return study.Findings(summary, runs, None, f"Worst of {arguments.seeds} seeds. {sentence}.")
 
 
+REPEATED = ("seeds",)
+
+
 if __name__ == "__main__":
     raise SystemExit(study.main(sys.modules[__name__]))

@@ -21,7 +21,12 @@ from certirl.cli.paper import study_options
 from certirl.cli.parsing import add
 from certirl.paper.study import Findings, Runner, carry_out, chosen
 
-__all__ = ["Findings", "Runner", "main"]
+__all__ = ["Findings", "Runner", "main", "seeds"]
+
+
+def seeds(arguments: Any, count: int) -> list[int]:
+    """As many numbers as asked for, each the seed of a trial, from the seed of the study on."""
+    return list(range(arguments.seed, arguments.seed + count))
 
 
 def main(experiment: Any, words: Sequence[str] | None = None) -> int:
@@ -36,6 +41,8 @@ def main(experiment: Any, words: Sequence[str] | None = None) -> int:
     if hasattr(experiment, "FILES"):
         parser.add_argument("path", nargs="?", default="", help=experiment.FILES)
     options = parser.parse_args(words)
+    if options.trials is not None and not hasattr(experiment, "REPEATED"):
+        parser.error("this study has no --trials; its Arguments say what it repeats")
     command = " ".join([f"python experiments/{name}.py", *(sys.argv[1:] if words is None else words)])
     arguments = chosen(experiment, fast=options.fast, seed=options.seed, trials=options.trials)
     if hasattr(experiment, "FILES"):

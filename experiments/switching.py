@@ -45,6 +45,7 @@ class Arguments:
     proofs: int = 20
     most: int = 1_000_000
     regret: float = 0.01
+    seed: int = 0
 
 
 FAST = Arguments(runs=8, inexact=4, recovered=2, proofs=0)
@@ -164,7 +165,7 @@ WRONG = (
 
 def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count what was false, by δ and by kind."""
-    return judging.counted(runner(run, list(range(arguments.runs)), unit="certificates"), WRONG)
+    return judging.counted(runner(run, study.seeds(arguments, arguments.runs), unit="certificates"), WRONG)
 
 
 def inexact(seed: int) -> dict[str, Any]:
@@ -206,7 +207,7 @@ SHORT = ("false", "margin above the truth", "regret below the truth", "not confi
 
 def within(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count what was false of inexact experts."""
-    return judging.counted(runner(inexact, list(range(arguments.inexact)), unit="certificates"), SHORT)
+    return judging.counted(runner(inexact, study.seeds(arguments, arguments.inexact), unit="certificates"), SHORT)
 
 
 TUBE = 0.05
@@ -264,7 +265,9 @@ def _middle(runs: list[dict[str, Any]], name: str) -> float | None:
 
 def recovered(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Recovery from little data, on one thermostat."""
-    runs = runner(recover, [[seed, arguments.samples] for seed in range(arguments.recovered)], unit="recoveries")
+    runs = runner(
+        recover, [[seed, arguments.samples] for seed in study.seeds(arguments, arguments.recovered)], unit="recoveries"
+    )
     return {
         "recovered outside the tube": [sum(run["recovered"] for run in runs), len(runs)],
         "true regrets, largest first": sorted((run["regret"] for run in runs), reverse=True),
@@ -275,7 +278,7 @@ def recovered(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
 def proved(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Certificates of the same thermostat: as soon as there is one, and as soon as it allows little regret."""
     goals = (None, arguments.regret)
-    tasks = [[seed, arguments.most, goal] for goal in goals for seed in range(arguments.proofs)]
+    tasks = [[seed, arguments.most, goal] for goal in goals for seed in study.seeds(arguments, arguments.proofs)]
     runs = runner(prove, tasks, unit="proofs")
     found = {}
     for goal in goals:
@@ -329,7 +332,7 @@ def radii(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
 
 
 SENTENCE = "whether certificates of experts who switch are true, and what they cost"
-REPEATED = ("runs",)
+REPEATED = ("runs", "inexact")
 PARTS = {"soundness": soundness, "inexact": within, "recovered": recovered, "proved": proved, "radii": radii}
 
 

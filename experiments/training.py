@@ -233,5 +233,8 @@ def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
     return figure
 
 
+REPEATED = ("seeds",)
+
+
 if __name__ == "__main__":
     raise SystemExit(study.main(sys.modules[__name__]))

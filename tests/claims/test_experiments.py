@@ -3,12 +3,13 @@
 import importlib
 import json
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 import harness
 import study
+from certirl.paper import study as study_of_paper
 
 PARTS = {
     "arch": ("lines", "known", "repeated"),
@@ -43,6 +44,34 @@ RUNS += [
         "validated",
     )
 ]
+
+
+SOUNDNESS = [(name, "soundness") for name in ("certificates", "components", "switching", "box_switching")]
+SOUNDNESS += [(name, None) for name in ("attacks", "box_certificates", "episodes")]
+SOUNDNESS += [("certificates", "paid"), ("switching", "inexact"), ("known_noise", "truth")]
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in RUNS} | {"attacks"}))
+def test_seeds_and_trials_of_a_command_reach_what_is_run(name):
+    experiment = importlib.import_module(name)
+    known = {field.name for field in fields(experiment.Arguments)}
+    assert "seed" in known and known.issuperset(getattr(experiment, "REPEATED", ()))
+    assert study_of_paper.chosen(experiment, fast=True, seed=7, trials=3).seed == 7
+
+
+@pytest.mark.parametrize(("name", "part"), SOUNDNESS, ids=str)
+def test_other_seeds_are_other_trials(name, part):
+    experiment, asked = importlib.import_module(name), {}
+
+    def runner(function, tasks, unit="trials"):
+        asked.setdefault(seed, []).extend(json.dumps([function.__name__, task]) for task in tasks)
+        raise KeyError(unit)  # the first trials will do
+
+    for seed in (0, 1_000):
+        arguments = study_of_paper.chosen(experiment, fast=True, seed=seed, trials=None)
+        with pytest.raises(KeyError):
+            (experiment.PARTS[part] if part else experiment.run)(arguments, runner)
+    assert asked[0] and len(asked[0]) == len(asked[1_000]) and not {*asked[0]} & {*asked[1_000]}
 
 
 @pytest.mark.slow
