@@ -171,8 +171,9 @@ def exogenous_of(simulator: Any) -> tuple[int, ...]:
 
 def _axes_of(simulator: Any, name: str, check: Callable[..., tuple[int, ...]]) -> tuple[int, ...]:
     axes, names = getattr(simulator, name, None), getattr(simulator, "coordinate_names", ())
-    dimension = len(as_domain(simulator.domain))
-    return () if axes is None else check(axes, dimension, name=f"the simulator's {name}", names=names)
+    if axes is None:
+        return ()
+    return check(axes, len(as_domain(simulator.domain)), name=f"the simulator's {name}", names=names)
 
 
 def described(simulator: Any) -> dict[str, Any]:

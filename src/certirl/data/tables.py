@@ -301,7 +301,7 @@ class Chunk(Record):
         for cells in self._whole(table) if rows is None else table.batches(columns, rows, section):
             lacking = self._lacking(cells)
             if not columns.drops:
-                self._check_present(cells, lacking, first, table)
+                self._check_present(cells, lacking, first, table, ordered=rows is None)
             gone = np.any([*lacking.values()], axis=0) if columns.drops else None
             ends = [_flags(cells[name], name, first) for name in columns.flags]
             actions = flat(cells[columns.action])
@@ -346,19 +346,19 @@ class Chunk(Record):
         needed = (*columns.required, *((columns.action,) if columns.next_states else ()))
         return {name: ~_is_there(cells[name]) for name in needed}
 
-    def _check_present(self, cells: Cells, lacking: dict[str, Any], first: int, table: Table) -> None:
-        """Refuse rows without a value, and name those outside the domain beside them."""
+    def _check_present(self, cells: Cells, lacking: dict[str, Any], first: int, table: Table, *, ordered: bool) -> None:
+        """Refuse rows without a value, and name those outside the domain beside them; ends are known in their order."""
         columns, conversion = self.columns, self.conversion
         wrong = {f"{name} is missing or not finite": rows for name, rows in lacking.items()}
         actions, controls = flat(cells[columns.action]), conversion.controls is not None
         acted = has_action(actions, controls=controls)
-        if columns.by_episode and not columns.next_states and not columns.by_ends:
+        if ordered and columns.by_episode and not columns.next_states and not columns.by_ends:
             wrong[f"{columns.action} is missing before the end of an episode"] = ~acted & ~_is_last(cells, columns)
         if not any(rows.any() for rows in wrong.values()):
             return
         if not controls and actions.ndim == 1:
             most = MOST_ACTIONS if conversion.n_actions is None else conversion.n_actions
-            wrong[f"{columns.action} is no action"] = acted & ((actions % 1 != 0) | (actions >= most))
+            wrong[f"{columns.action} is no action"] = acted & ((np.floor(actions) != actions) | (actions >= most))
         if conversion.domain is not None and conversion.state is None and conversion.outside == "refuse":
             low, high = conversion.domain.ends
             ends = [_side_by_side(cells, names) for names in (columns.states, columns.next_states) if names]

@@ -27,6 +27,7 @@ NO_PROOF = "a shared drift is an assumption that estimates rest on, and no proof
 
 
 @dataclass(frozen=True)
+@internal
 class Drifts(Record):
     """A drift of each action, found from the rows of this action alone."""
 

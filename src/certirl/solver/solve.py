@@ -20,7 +20,7 @@ from certirl.data.source import Logged, Pool
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
 from certirl.fit.choose import Choice, as_asked, as_measured, cheapest, choose, places, widened
-from certirl.fit.drifts import Drifts
+from certirl.fit.drifts import SharedDrift
 from certirl.fit.recover import OBJECTIVES, Recovery, alike, balanced, between, inexact, recover
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
@@ -57,7 +57,7 @@ def solve(
     samples: int | None = None,
     delta: float | None = None,
     tail: TailLike = None,
-    dynamics: Declaration | Drifts | None = None,
+    dynamics: Declaration | SharedDrift | None = None,
     rng: Any = None,
     progress: bool | Report | None = None,
     map: Any = None,
@@ -79,7 +79,7 @@ def solve(
     paired: bool | None = None,
     delta: float | None = None,
     tail: TailLike = None,
-    dynamics: Declaration | Drifts | None = None,
+    dynamics: Declaration | SharedDrift | None = None,
     tube: float | None = None,
     regret: float | None = None,
     suboptimality: float | None = None,
@@ -104,7 +104,7 @@ def solve(
     paired: bool | None = None,
     delta: float | None = None,
     tail: TailLike = None,
-    dynamics: Declaration | Drifts | None = None,
+    dynamics: Declaration | SharedDrift | None = None,
     tube: float | None = None,
     regret: float | None = None,
     suboptimality: float | None = None,
