@@ -51,6 +51,11 @@ class Queue(Record):
     n_actions: ClassVar[int] = 3
     action_names: ClassVar[tuple[str, ...]] = ("join 1", "join 2", "reject")
 
+    def __post_init__(self) -> None:
+        as_number(self.price, "price", least=0)
+        as_number(self.load, "load", least=0, strict=True)
+        as_probability(self.discount, "discount")
+
     @property
     def domain(self) -> Box:
         """The square of states."""
@@ -133,6 +138,12 @@ class Harvest(Record):
     n_actions: ClassVar[int] = 3
     action_names: ClassVar[tuple[str, ...]] = ("release", "leave", "catch")
 
+    def __post_init__(self) -> None:
+        as_number(self.share, "share", least=0, most=1)
+        as_number(self.price, "price")
+        as_number(self.noise, "noise", least=0)
+        as_probability(self.discount, "discount")
+
     @property
     def domain(self) -> Box:
         """The interval of stocks."""
@@ -184,37 +195,21 @@ class Harvest(Record):
         return plan(self, discount=self.discount, points=_POINTS[1])
 
 
-def queue(*, price: float = 4.0, load: float = 0.8, discount: float = 0.9) -> Queue:
-    """Join one of two queues, or reject a job at a price.
-
-    Args:
-        price: of a rejection; a unit of work costs 1 for every step that it waits.
-        load: the mean size of a job.
-        discount: γ.
+def queue(**settings: Any) -> Queue:
+    """Join one of two queues, or reject a job at a price (settings: see `Queue`).
 
     Example:
         >>> certirl.problems.queue(price=2.0).reward([[0.0, 0.0]], 2)
         array([-2.])
     """
-    as_number(price, "price", least=0)
-    as_number(load, "load", least=0, strict=True)
-    return Queue(price=price, load=load, discount=as_probability(discount, "discount"))
+    return Queue(**settings)
 
 
-def harvest(*, share: float = 0.4, price: float = 0.1, noise: float = 0.15, discount: float = 0.9) -> Harvest:
-    """A stock of fish to be caught, left alone, or added to at a price.
-
-    Args:
-        share: of the stock, that is caught.
-        price: of the fry that is released.
-        noise: standard deviation of the logarithm of the growth.
-        discount: γ.
+def harvest(**settings: Any) -> Harvest:
+    """A stock of fish to be caught, left alone, or added to at a price (settings: see `Harvest`).
 
     Example:
         >>> certirl.problems.harvest(share=0.5).reward([1.0], 2)
         array([0.5])
     """
-    as_number(share, "share", least=0, most=1)
-    as_number(price, "price")
-    as_number(noise, "noise", least=0)
-    return Harvest(share=share, price=price, noise=noise, discount=as_probability(discount, "discount"))
+    return Harvest(**settings)
