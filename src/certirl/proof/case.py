@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -31,6 +31,10 @@ MOST_ON_A_BOX = 16  # functions of V on a box up to which a search tries a refut
 _TUBE = {1: 0.025, 2: 0.025, 3: 0.05}
 SEPARATE = "given the action, each component's next state depends on its own state alone"
 AS_READ = "the dynamics are those of the log as it was read: "
+COUPLED = (
+    "an expert whose action depends on the state couples the components, so that the advantage is no sum over "
+    "them: leave components out, or name an expert of one action"
+)
 SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and their distance in half-widths of the tube
 _WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
 
@@ -60,9 +64,9 @@ class Case(Record):
     parts: tuple[Part, ...]  # the components of the state, one or more
     discount: float  # γ
     tail: TailLike  # as in `certify`
-    grid: ExpertGrid | None  # the expert on a grid; None for a constant expert
-    tube: float  # the half-width by which states are drawn beside switches; 0 for a constant expert
-    notes: tuple[str, ...]  # what is assumed of the expert, in words
+    grid: ExpertGrid | None = None  # the expert on a grid; None for a constant expert
+    tube: float = 0.0  # the half-width by which states are drawn beside switches; 0 for a constant expert
+    notes: tuple[str, ...] = ()  # what is assumed of the expert, in words
     sampling: Sampling = "independent"  # how fresh rows depend on each other
     action_names: tuple[str, ...] = ()  # of the actions, if the data have them
     log_notes: tuple[str, ...] = ()  # what was done to the log while it was read, in sentences
@@ -100,36 +104,33 @@ class Case(Record):
             suboptimality: as in `certify`.
         """
         share = as_share(suboptimality)
-        of_source: tuple[Any, ...] = ()
-        if source is not None:
-            of_source = (source.sampling, source.action_names, source.notes, source.is_log, source.made)
         check_expert(0, n_actions)
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)
+        asked: dict[str, Any] = {"parts": parts, "discount": discount, "tail": tail, "suboptimality": share}
         if source is not None:
+            asked |= {"sampling": source.sampling, "action_names": source.action_names, "log_notes": source.notes}
+            asked |= {"logged": source.is_log, "made": source.made}
             faults = [_too_large(tail, part, discount) for part in parts] if math.isfinite(discount) else []
             axes = sorted({axis for part in parts for axis in part.periodic})
             fault = next(filter(None, faults), "") or of_circle(tail, source, axes)
             if fault:
                 raise ValueError(fault)
-        kind = ("constant" if policy.constant is not None else "policy", "sum" if len(parts) > 1 else "single")
-        if kind in REFUSED:
-            raise ValueError(REFUSED[kind])
         if policy.constant is not None:
             if tube is not None:
                 raise ValueError(without_switches("tube"))
-            constant = cls(policy, (policy.constant,), parts, discount, tail, None, 0.0, (), *of_source)
-            return replace(constant, suboptimality=share)
+            return cls(policy, (policy.constant,), **asked)
+        if len(parts) > 1:
+            raise ValueError(COUPLED)
         domain = parts[0].columns.domain
         grid, half_width = expert_grid(policy, domain), allowed_tube(tube, domain)
-        notes = (str(grid), *([policy.assumption] if policy.assumption else []))
+        asked["notes"] = (str(grid), *([policy.assumption] if policy.assumption else []))
         policy = compared(policy, grid)
         if len(grid.used) == 1:
-            constant = cls(policy, grid.used, parts, discount, tail, None, 0.0, notes, *of_source)
-            return replace(constant, suboptimality=share)
-        switching = cls(policy, grid.used, parts, discount, tail, grid, half_width, notes, *of_source)
+            return cls(policy, grid.used, **asked)
         is_everywhere = share is not None and tube is None  # at a switch actions are alike, which an inexact expert may
-        return replace(switching, suboptimality=share, allowed=0.0 if is_everywhere else half_width)
+        allowed = 0.0 if is_everywhere else half_width
+        return cls(policy, grid.used, grid=grid, tube=half_width, allowed=allowed, **asked)
 
     @property
     def design(self) -> Even | Near:
@@ -178,15 +179,6 @@ class Case(Record):
             tails.insert(0, SEPARATE)
         rows = rows_in_words(self.sampling, logged=self.logged, paired=paired, single=single)
         return [*tails, rows, *(AS_READ + note for note in self.log_notes)]
-
-
-# What no certificate exists for, and why.
-REFUSED = {
-    ("policy", "sum"): (
-        "an expert whose action depends on the state couples the components, so that the advantage is no sum over "
-        "them: leave components out, or name an expert of one action"
-    ),
-}
 
 
 class Declared(NamedTuple):

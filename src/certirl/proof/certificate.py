@@ -29,7 +29,7 @@ from certirl.ground.status import Claim, chance, percent_up, rounded_down
 from certirl.proof.bands import Band, Bands, bands, expected_bands, shares_of
 from certirl.proof.case import Case, allowed_tube, more_columns, without_switches
 from certirl.proof.functionals import workings
-from certirl.proof.reading import Margin, PairBounds, Reading, Tube, read_cells
+from certirl.proof.reading import Margin, PairBounds, Reading, Tube, least_by_action, read_cells
 from certirl.proof.suboptimality import Suboptimality, declared, required
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate
@@ -390,15 +390,12 @@ class Certificate(Claim):
         taken[s.used[0]] = True
         if self.tube is not None:
             taken = self.tube.grid.taken_at(rows)
-        least = np.full((2, *taken.shape), np.inf)
+        numbers = []
         for band in ground.bands.pairs:
             curve = band.estimate(rows)
-            for side, ((b, a), sign) in enumerate(((band.pair, 1.0), (band.pair[::-1], -1.0))):
-                lower = sign * curve - band.radius(rows, side)
-                for bound, value in zip(least, (sign * curve, lower), strict=True):
-                    bound[a] = np.where(taken[b], np.minimum(bound[a], value), bound[a])
-        least[:, taken] = np.nan
-        return np.asarray(s.unit * least)
+            for side, (pair, sign) in enumerate(((band.pair, 1.0), (band.pair[::-1], -1.0))):
+                numbers.append((pair, (sign * curve, sign * curve - band.radius(rows, side))))
+        return s.unit * least_by_action(taken, numbers)
 
     def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
         """Whether the expert's action is proved strictly best at each state ``[n]``, as it is outside the tube.
@@ -643,30 +640,24 @@ class Certificate(Claim):
     def statement(self) -> str:
         """What is proved, or not, in a sentence."""
         tube, sure = self.tube, f"with probability {chance(self.delta)}"
-        unbounded = "no bound" if self.excessive_tail else "too little data for any bound"
-        if tube is None:
-            if self.margin == -np.inf:
-                return f"{self.word.capitalize()}: {unbounded}"
-            if self.holds and self.suboptimality is not None:
-                return f"Certified {sure}: at every state the expert's action is optimal {self.suboptimality}"
-            if self.holds:
-                return f"Certified {sure}: margin at least {rounded_down(self.margin, 4):.4g}"
-            least = f"at least {rounded_down(self.margin, 4):.4g}"
-            return f"{self.word.capitalize()}: {sure}{self.condition} the margin is {least}"
-        where = self._where(tube)
+        where = "" if tube is None else f" {self._where(tube)}"
         if self.holds and self.suboptimality is not None:
-            return f"Certified {sure}: {where} the expert's action is optimal {self.suboptimality}"
+            return f"Certified {sure}:{where or ' at every state'} the expert's action is optimal {self.suboptimality}"
+        digits = 4 if tube is None else 3
+        least = f"at least {rounded_down(self.margin, digits):.{digits}g}"
+        if self.holds and tube is None:
+            return f"Certified {sure}: margin {least}"
         if self.holds:
             best = "the expert's action is strictly best"
-            if tube.ties > 0:
+            if tube is not None and tube.ties > 0:
                 best = "every action that the expert takes is strictly better than all others"
-            return f"Certified {sure}: {best} {where}"
+            return f"Certified {sure}: {best}{where}"
         if self.margin == np.inf:
-            return f"{self.word.capitalize()}: {self.missing} {where}"
+            return f"{self.word.capitalize()}: {self.missing}{where}"
         if not np.isfinite(self.margin):
-            return f"{self.word.capitalize()}: {unbounded} {where}"
-        least = f"at least {rounded_down(self.margin):.3g}"
-        return f"{self.word.capitalize()}: {sure}{self.condition} the margin {where} is {least}"
+            unbounded = "no bound" if self.excessive_tail else "too little data for any bound"
+            return f"{self.word.capitalize()}: {unbounded}{where}"
+        return f"{self.word.capitalize()}: {sure}{self.condition} the margin{where} is {least}"
 
 
 class _Summary(NamedTuple):

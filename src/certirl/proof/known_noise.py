@@ -37,7 +37,7 @@ from certirl.proof.case import AS_READ, CASES, Declaration, allowed_tube, check_
 from certirl.proof.certificate import Certificate, Forecast
 from certirl.proof.contradictions import of_drift, refuse
 from certirl.proof.drift import COEFFICIENTS, PEAK, Drift, DriftSums, fit_drift, rows_of, wall_of
-from certirl.proof.reading import Margin, PairBounds, Reading, read_cells
+from certirl.proof.reading import Margin, PairBounds, Reading, least_by_action, read_cells
 from certirl.proof.suboptimality import Suboptimality, as_share, declared_at, required
 
 SAMPLES = 10_000  # transitions per action that are drawn where no number is given
@@ -374,12 +374,9 @@ class GaussianCertificate(Certificate):
         """As of a `Certificate`; constant in each cell of the proof."""
         grid, rows = self.noise.grid, as_states(states, self.domain)
         cell, taken = grid.cells.cell(rows), grid.taken_at(rows)
-        least = np.full((2, *taken.shape), np.inf)
-        for (b, a), loss in self._bounds.pairs.items():
-            for bound, value in zip(least, (loss.curve, loss.lower), strict=True):
-                bound[a] = np.where(taken[b], np.minimum(bound[a], value[cell]), bound[a])
-        least[:, taken] = np.nan
-        return least[0], least[1]
+        each = ((pair, (loss.curve[cell], loss.lower[cell])) for pair, loss in self._bounds.pairs.items())
+        estimated, proved = least_by_action(taken, each)
+        return estimated, proved
 
     def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
         """As of a `Certificate`."""

@@ -118,12 +118,27 @@ def read_cells(
         ties = max(ties, float(np.where(taken[b] & taken[a] & grid.steady, -lower, 0.0).max()))
         if (asked & outside).any():
             margins[a] = min((*filter(None, [margins.get(a)]), worst(asked & outside)), key=_first_least)
-    regret = _regret(short, later, discount)
+    # (8), the performance difference: γ times the shortfall now, and γ²/(1 − γ) of what is met of it later.
+    now, regret = float(short.max()), np.inf
+    if np.isfinite(now):
+        regret = discount * (now + discount / (1 - discount) * min(now, later(short)))
     if is_constant:
         return Reading([margins[a] for a in sorted(margins)], regret, None)
     none = Margin((0, 1), np.inf, np.inf, {}, grid.states[0])  # the expert takes every action
     decided = least > required if required < 0 else grid.steady & (least > 0)
-    tube = _tube(grid, decided, best, short, allowed=allowed, ties=ties, regret=regret)
+    # The best policy's value exceeds the expert's by the regret at most, so a margin above it survives the exchange.
+    disputed = ~grid.steady | (best <= regret)
+    tube = Tube(
+        allowed=allowed,
+        undecided=grid.pieces(~decided),
+        decided=decided,
+        half_width=float(np.max(grid.away[~decided] + grid.reach, initial=0.0)),
+        share=float(np.mean(~decided)),
+        shortfall=now,
+        settled=float(np.max(grid.away[disputed] + grid.reach, initial=0.0)),
+        ties=ties,
+        grid=grid,
+    )
     return Reading([min(margins.values(), key=_first_least, default=none)], regret, tube)
 
 
@@ -132,44 +147,20 @@ def _first_least(margin: Margin) -> tuple[float, float]:
     return margin.value, margin.estimated
 
 
-def _regret(short: Array, later: Callable[[Array], float], discount: float) -> float:
-    """(8), the performance difference: γ times the shortfall now, and γ²/(1 − γ) of what is met of it later."""
-    now = float(short.max())
-    if not np.isfinite(now):
-        return np.inf
-    return discount * (now + discount / (1 - discount) * min(now, later(short)))
+def least_by_action(
+    taken: NDArray[np.bool_], pairs: Iterable[tuple[tuple[int, int], tuple[Array, ...]]], kinds: int = 2
+) -> Array:
+    """The least of what several kinds of numbers on D_ba say of each action a at states, over actions b that are taken.
 
-
-def _tube(
-    grid: ExpertGrid,
-    decided: NDArray[np.bool_],
-    least: Array,
-    short: Array,
-    *,
-    allowed: float,
-    ties: float,
-    regret: float,
-) -> Tube:
-    """Where what is required of an expert that switches is not proved.
-
-    ``decided`` are the cells in which it is, ``least`` lower bounds on D_ba in every cell, b taken and a not
-    ``[cells]``, ``short`` is how much better than the expert's another action can be there ``[cells]``. Outside the
-    half-width ``allowed`` everything must be proved. ``ties`` is how far actions that the expert mixes can differ,
-    ``regret`` the value lost at worst by following the expert instead of the best policy.
+    ``taken`` are the expert's actions there ``[A, n]``, ``pairs`` the numbers of every ordered pair (b, a), ``[n]`` of
+    each kind. The result is ``[kinds, A, n]``, NaN for actions that are taken.
     """
-    # The best policy's value exceeds the expert's by the regret at most, so a margin above it survives the exchange.
-    disputed = ~grid.steady | (least <= regret)
-    return Tube(
-        allowed=allowed,
-        undecided=grid.pieces(~decided),
-        decided=decided,
-        half_width=float(np.max(grid.away[~decided] + grid.reach, initial=0.0)),
-        share=float(np.mean(~decided)),
-        shortfall=float(short.max()),
-        settled=float(np.max(grid.away[disputed] + grid.reach, initial=0.0)),
-        ties=ties,
-        grid=grid,
-    )
+    least = np.full((kinds, *taken.shape), np.inf)
+    for (b, a), numbers in pairs:
+        for bound, value in zip(least, numbers, strict=True):
+            bound[a] = np.where(taken[b], np.minimum(bound[a], value), bound[a])
+    least[:, taken] = np.nan
+    return least
 
 
 def outside_of(grid: ExpertGrid, allowed: float) -> NDArray[np.bool_]:

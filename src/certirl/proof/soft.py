@@ -336,7 +336,7 @@ def _columns(
     origin.check_has_noise()
     ends = np.array([odds.basis.value_range(row) for row in odds.coefficients])
     costs = tuple(map(float, np.logaddexp.reduce(ends, axis=0)))
-    reward = bounded(_Cost(odds), origin.domain, costs)
+    reward = bounded(lambda states: odds.at(states).cost, origin.domain, costs)
     training, fresh = split(origin, columns, count, rng, False, role="certify", paired=paired, design=case.design)
     fit = fit_surrogates(case, reward, training, samples=planned(origin, count, fresh), delta=spending["dynamics"])
     (fixed,) = fit.surrogates
@@ -349,17 +349,6 @@ def _columns(
     )
     words = [of_tail, *(word for word in rows if word != of_tail)]
     return ColumnDynamics(ground, _change_sums(odds, spending["log-odds"], columns, fresh)), words
-
-
-class _Cost:
-    """−log π̂_0, the reward whose value is bounded."""
-
-    def __init__(self, odds: Odds) -> None:
-        self.odds = odds
-
-    def __call__(self, states: Array) -> Array:
-        """At states ``[n, d]``."""
-        return self.odds.at(states).cost
 
 
 def _change_sums(odds: Odds, delta: float, columns: Basis, stream: Iterable[Piece]) -> Array:

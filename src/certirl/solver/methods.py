@@ -17,7 +17,7 @@ from certirl.functions.features import Feature, check_features, check_no_termina
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_flag, as_number, by_door, setting, shown
 from certirl.ground.records import Record, internal
-from certirl.proof.case import REFUSED
+from certirl.proof.case import COUPLED
 
 if TYPE_CHECKING:
     from certirl.solver.request import Request
@@ -264,7 +264,7 @@ def _without_effect(asked: Request, what: str) -> dict[str, str]:
     if asked.policy.constant is None:
         columns = f"{setting('columns')} is for the certificate of a policy"
         why = {
-            "components": REFUSED["policy", "sum"],
+            "components": COUPLED,
             "columns": f"{columns}: pass {setting('delta')} too, or leave it out",
         }
     else:
