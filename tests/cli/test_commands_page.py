@@ -1,4 +1,4 @@
-"""The page of commands lists what the parser has: run this file to write its last part again."""
+"""The reference of commands lists what the parser has: run this file to write it again."""
 
 import re
 from collections import Counter
@@ -9,7 +9,8 @@ import shtab
 from certirl.cli import parser, verbs
 from certirl.cli.parsing import CODES, build
 
-PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "api" / "commands.md"
 MARK = "<!-- commands -->\n"
 EVERYWHERE = ("help", "json", "quiet")
 
@@ -23,9 +24,9 @@ def reference():
     counts = Counter(row for own in rows.values() for row in own)
     often = {option: (option, words) for (option, words), count in reversed(counts.most_common()) if count > 1}
     common = [row for row in counts if row in often.values()]  # of each option one meaning
-    lines = ["### Options of several commands", "", *table(common)]
+    lines = ["## Options of several commands", "", *table(common)]
     for verb in verbs():
-        lines += ["", f"### certirl {verb.name}", "", f"{verb.summary[0].upper()}{verb.summary[1:]}."]
+        lines += ["", f"## certirl {verb.name}", "", f"{verb.summary[0].upper()}{verb.summary[1:]}."]
         lines += [f"Exit codes {', '.join(map(str, verb.every_code))}.", ""]
         lines += [f"    {parser.commands[verb.name].usage}", ""]
         own = rows[verb.name]
@@ -59,10 +60,11 @@ def meaning(action):
 
 
 def test_the_page_lists_every_command_and_option():
-    before, listed = PAGE.read_text(encoding="utf-8").split(MARK)
+    listed = PAGE.read_text(encoding="utf-8").split(MARK)[1]
     assert listed == f"\n{reference()}", "run python tests/cli/test_commands_page.py"
+    guide = (DOCS / "commands.md").read_text(encoding="utf-8")
     for code, words in CODES.items():
-        assert re.search(rf"^\| {code} \| {re.escape(words)}", before, re.M), code
+        assert re.search(rf"^\| {code} \| {re.escape(words)}", guide, re.M), code
     assert all(verb.name in shtab.complete(parser(), shell="bash") for verb in verbs())
 
 
