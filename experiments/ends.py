@@ -1,10 +1,10 @@
 """Terminal states that are only estimated: the round trips of `environments.py` with noise, and from logged episodes.
 
-    python experiments/ends.py [--fast] [--workers N] [--seed S] [--out DIR]
+    python experiments/ends.py [--only trips|kinds] [--fast] [--workers N] [--seed S] [--out DIR]
 
-- noise: CartPole-v1 with process noise, asked as a simulator; planning on the learned reward in the noisy dynamics.
-- logs: CartPole-v1 and MountainCar-v0 from logged episodes alone (random play, the expert interrupted by chance half
-  of the time, and the expert), which mark their terminal states; the simulator only plans on the reward.
+- trips: CartPole-v1 with process noise, asked as a simulator; planning on the learned reward in the noisy dynamics. And
+  CartPole-v1 and MountainCar-v0 from logged episodes alone (random play, the expert interrupted by chance half of the
+  time, and the expert), which mark their terminal states; the simulator only plans on the reward.
 - kinds: docking, a tank and a corridor, whose experts seek some ends and avoid others; how often planning on the
   learned reward alone reaches bad ends, from far starts and from even states, and what the first line says.
 
@@ -236,37 +236,43 @@ def trip(task: list[Any]) -> dict[str, Any]:
     )
 
 
-def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
+def trips(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """All kinds of data, environments, discounts and seeds."""
     sources = [("logs", name) for name in arguments.logged] + [("noise", name) for name in arguments.noisy]
     sizes = [arguments.noise, arguments.samples, arguments.episodes]
     tasks = [
-        [kind, name, discount, *sizes, arguments.first + arguments.seed + number]
-        for number in range(arguments.seeds)
+        [kind, name, discount, *sizes, arguments.first + seed]
+        for seed in study.seeds(arguments, arguments.seeds)
         for kind, name in sources
         for discount in arguments.discounts
     ]
     runs, summary = runner(trip, tasks, unit="round trips"), {}
     for kind, name in sources:
         for discount in arguments.discounts:
-            trips = [r for r in runs if (r["kind"], r["environment"], r["discount"]) == (kind, name, discount)]
-            summary[f"{name}, {kind}, γ = {discount:g}"] = summary_of(trips, "agreement at the states of the data")
+            chosen = [r for r in runs if (r["kind"], r["environment"], r["discount"]) == (kind, name, discount)]
+            summary[f"{name}, {kind}, γ = {discount:g}"] = summary_of(chosen, "agreement at the states of the data")
     sentences = [
         f"{name}: {row['share, mean and worst'][1]:.1%} of the expert at worst" for name, row in summary.items()
     ]
+    return study.Findings(summary, without_text(runs), None, "; ".join(sentences) + ".")
+
+
+def good_and_bad(arguments: Arguments, runner: study.Runner) -> study.Findings:
+    """All tasks with good and bad ends, and seeds."""
     asked = [
         [name.partition(",")[0], "features" in name, arguments.task_discount, arguments.task_episodes, seed]
         for name in arguments.tasks
-        for seed in range(arguments.first + arguments.seed, arguments.first + arguments.seed + arguments.task_seeds)
+        for seed in [arguments.first + number for number in study.seeds(arguments, arguments.task_seeds)]
     ]
-    ends = runner(kinds, asked, unit="tasks")
-    for name in arguments.tasks:
-        summary[name] = row = summary_of_kinds([run for run in ends if run["task"] == name])
-        sentences.append(f"{name}: {row['validated']} of {row['runs']} validated")
-    table = [*without_text(runs), *({key: run[key] for key in run if key != "reason"} for run in ends)]
-    return study.Findings(summary, table, None, "; ".join(sentences) + ".")
+    runs = runner(kinds, asked, unit="tasks")
+    summary = {name: summary_of_kinds([run for run in runs if run["task"] == name]) for name in arguments.tasks}
+    sentence = "; ".join(f"{name}: {row['validated']} of {row['runs']} validated" for name, row in summary.items())
+    reasons = {name: [run["reason"] for run in runs if run["task"] == name] for name in arguments.tasks}
+    table = [{key: value for key, value in run.items() if key != "reason"} for run in runs]
+    return study.Findings(summary | {"reasons": reasons}, table, None, sentence + ".")
 
 
+PARTS = {"trips": trips, "kinds": good_and_bad}
 REPEATED = ("seeds", "task_seeds")
 
 
