@@ -283,9 +283,9 @@ class Record:
     def grid(self) -> Grid:
         """Equal cells of a box."""
         counts, periodic, box = self.wholes("counts"), self.wholes("periodic"), self.box("box")
-        if len(counts) != len(box) or not all(2 <= n <= MOST for n in counts):
-            raise DamagedError(f"{self.place} should have two points or more along every coordinate")
-        return Grid(counts, tuple(axis in periodic for axis in range(len(counts))), box)
+        if len(counts) != len(box) or not all(1 <= n <= MOST for n in counts):
+            raise DamagedError(f"{self.place} should have points along every coordinate")
+        return Grid(counts, tuple(axis in periodic or n == 1 for axis, n in enumerate(counts)), box)
 
     @property
     def status(self) -> str:

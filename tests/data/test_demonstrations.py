@@ -97,6 +97,13 @@ def test_the_assumption_travels_with_the_policy():
     assert found(states[:5]).shape == (5,)
 
 
+def test_parts_of_one_recording_are_held_out():
+    walk = np.cumsum(np.random.default_rng(4).normal(0, 0.1, 2_000)) % 2 - 1
+    one = certirl.policy_from(walk, (walk > 0).astype(int), episodes=np.zeros(2_000))
+    assert (one.groups, one.held_out) == (10, 400) and "in 10 parts of few episodes" in str(one)
+    assert one.interval[0] <= one.errors < 0.02 and one.interval[1] < 0.5 and not one.is_guess
+
+
 def test_a_log_with_episodes_is_a_demonstration():
     walks = [(np.linspace(a, 0.9, 12), np.repeat([0, 1], [6, 5]), True) for a in np.linspace(-1, 0, 10)]
     log = certirl.logs.from_episodes(walks, domain=(-1, 1), n_actions=2)
@@ -167,7 +174,7 @@ class Classifier:
         ({"held_out": 0}, "held_out must be a number strictly between 0 and 1, got 0"),
         ({"neighbours": 0}, "neighbours must be a whole number, at least 1, got 0"),
         ({"neighbours": 2.5}, "neighbours must be a whole number"),
-        ({"episodes": np.zeros(20)}, "held_out must leave some of 1 episodes"),
+        ({"episodes": np.arange(20) % 5, "held_out": 0.05}, "held_out must leave some of 5 episodes"),
         ({"episodes": [1, 2]}, "episodes must have one number for each"),
         ({"episodes": [None] * 20}, "episodes must be numbers or names, one for each row and none missing"),
         ({"method": "magic"}, 'method must be "neighbours" or a classifier'),

@@ -193,3 +193,42 @@ def test_a_shared_drift_is_refused_where_it_means_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert certirl.solve(log, discount=0.9, expert=0, dynamics=SharedDrift(degree=1)).status != "certified"
+
+
+def aimed(n=3_000, seed=0):
+    """A thermostat alone, whose set point jumps between two values: no action moves it."""
+    rng = np.random.default_rng(seed)
+    aim = np.where(np.cumsum(rng.random(n + 1) < 0.05) % 2, 20.5, 17.0)
+    room, heats = np.full(n + 1, 18.0), np.zeros(n, dtype=int)
+    for t in range(n):
+        heats[t] = room[t] + 0.3 * rng.normal() < aim[t]
+        room[t + 1] = room[t] - 0.3 + 0.6 * heats[t] + 0.05 * rng.normal()
+    states, names = np.stack([room, aim], axis=1), ("room", "aim")
+    settings = {"domain": ((15, 23), (16, 22)), "exogenous": ("aim",), "coordinate_names": names}
+    return certirl.Transitions(states[:-1], heats, states[1:], **settings)
+
+
+def test_inputs_that_jump_do_so_in_the_model_as_in_the_log():
+    log = aimed()
+    model = model_of(log, SharedDrift(degree=1))
+    outcomes, weights = model.outcomes(log.states, 0)
+    assert np.abs(outcomes[..., 1, None] - [17.0, 20.5]).min(axis=-1).max() < 0.01
+    jumped = (np.abs(outcomes[..., 1] - log.states[:, 1]) > 1).mean(axis=1) @ weights
+    assert jumped == pytest.approx((log.states[:, 1] != log.next_states[:, 1]).mean(), rel=0.2)
+    drawn = model.sample(log.states, 1, np.random.default_rng(0))
+    assert np.abs(drawn[:, 1, None] - [17.0, 20.5]).min(axis=-1).max() < 0.01
+
+
+def test_a_reward_of_some_coordinates_is_the_same_along_the_others():
+    log, asked = aimed(500), {"discount": 0.5, "dynamics": SharedDrift(degree=1), "rng": 0}
+    asked["expert"] = lambda states: states[:, 0] < states[:, 1]
+    reward = certirl.solve(log, method=certirl.ValueForm(of=("room",)), **asked).reward
+    states = np.stack([np.linspace(15, 23, 91), np.full(91, 20.5)], axis=1)
+    assert reward(states) == pytest.approx(reward(states - [0, 3.5])) and np.ptp(reward(states)) > 0
+    for of, sentence in ((("rain",), "of must be a tuple of coordinates"), ((), "of must name a coordinate")):
+        with pytest.raises(ValueError, match=sentence):
+            certirl.solve(log, method=certirl.ValueForm(of=of), **asked)
+    with pytest.raises(ValueError, match="a proof is of a reward of all coordinates: leave of or delta out"):
+        certirl.solve(
+            log, method=certirl.ValueForm(of=(0,)), delta=0.05, tail=0.0, discount=0.9, expert=asked["expert"]
+        )

@@ -71,10 +71,26 @@ def test_roughness_is_the_sum_of_squared_second_differences():
     assert c.ravel() @ (cells._roughness() @ c.ravel()) == pytest.approx((along**2).sum() + (around**2).sum())
 
 
+def test_one_point_along_a_coordinate_is_a_constant_there(tmp_path):
+    thin, flat = Cells((5, 1, 4), (2,), BOX[:3]), Cells((5, 4), (1,), (BOX[0], BOX[2]))
+    rng = np.random.default_rng(0)
+    states, c = rng.uniform(*np.array(BOX[:3]).T, (50, 3)), rng.normal(size=20)
+    assert (thin.size, thin.shape, str(thin)) == (20, (4, 1, 4), "5×1×4 piecewise linear, periodic in coordinate 2,")
+    assert thin.combined(states, c) == pytest.approx(flat.combined(states[:, [0, 2]], c))
+    assert thin._roughness().toarray() == pytest.approx(flat._roughness().toarray())
+    assert thin._summed(states) == pytest.approx(flat._summed(states[:, [0, 2]]))
+    reward = certirl.Reward(thin, c)
+    known = {}
+    exec(reward.to_python(), known)
+    assert known["reward"](states) == pytest.approx(reward(states))
+    reward.save(tmp_path / "thin.npz")
+    assert certirl.load(tmp_path / "thin.npz")(states) == pytest.approx(reward(states))
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"counts": (1, 4)}, "coordinate 0 needs at least 2"),
+        ({"counts": (0, 4)}, "coordinate 0 needs at least 2"),
         ({"counts": (4, 2), "periodic": (1,)}, "coordinate 1 needs at least 3"),
         ({"counts": (4, 4), "periodic": (2,)}, "periodic must name"),
         ({"counts": (2.5,)}, "whole numbers"),

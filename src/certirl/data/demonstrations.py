@@ -37,6 +37,7 @@ from certirl.kernels.tensors import is_tensor
 NEIGHBOURS = (1, 3, 9, 27)  # numbers tried, where none is given
 LEVEL = 0.05
 FOLDS = 5  # of the demonstrations, each held out once, where one leaves open whether states predict actions
+PARTS = 50  # of consecutive rows, where there are fewer episodes than folds
 # A demonstration is set aside if at most `AGREEING` of the `WITNESSES` nearest others took its action; beside a switch
 # about half of them do.
 WITNESSES, AGREEING = 9, 2
@@ -123,7 +124,8 @@ def policy_from(
             sine.
         n_actions: the number of actions; the largest in the data plus one if left out.
         episodes: the number of the episode of each demonstration ``[n]``: whole episodes are then held out, since the
-            states of one are no independent tests. Left out, demonstrations at one and the same state stay together.
+            states of one are no independent tests; of fewer than five, parts of consecutive rows. Left out,
+            demonstrations at one and the same state stay together.
         domain: its widths are the units of distances; that of the data if left out.
         periodic: periodic coordinates; transitions name their own.
         neighbours: how many vote; chosen among 1, 3, 9 and 27 by leaving one out of the fitted part, if left out.
@@ -273,7 +275,10 @@ def _grouped(
     if groups.shape != actions.shape:
         raise ValueError(f"episodes must have one number for each of {len(actions)} demonstrations, got {groups.shape}")
     first = originals(groups, *states.T, actions)  # an episode that was fitted is no test of its copy
-    return groups, "in {} episodes", first == groups, len(np.unique(groups[first != groups]))
+    kept, copies = first == groups, len(np.unique(groups[first != groups]))
+    if len(np.unique(first)) < FOLDS:
+        return np.arange(len(groups)) * PARTS // len(groups), "in {} parts of few episodes", kept, copies
+    return groups, "in {} episodes", kept, copies
 
 
 def _numbered(actions: Any) -> tuple[tuple[str, ...], Any]:

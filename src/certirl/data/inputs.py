@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.memory import DEGREES, FEWEST, MATERIAL, MOST, NOISELESS, corrected, links
+from certirl.data.memory import DEGREES, FEWEST, MATERIAL, MOST, NOISELESS, corrected, links, neighbours
 from certirl.data.transitions import Transitions, coordinates_in_words
 from certirl.functions.bases import of_degree
 from certirl.ground.domain import Array
@@ -22,7 +22,7 @@ def moved_inputs(log: Transitions, level: float = LEVEL) -> str:
     what moves the inputs, such as their trend, and moves nothing: what the difference of the two states and of those
     one step before explains is taken out first.
     """
-    first, second = links(log)
+    first, second = linked = links(log)
     before = np.full(len(log), -1)
     before[second] = first
     rows = np.flatnonzero(before >= 0) if len(second) else np.arange(len(log))
@@ -30,7 +30,7 @@ def moved_inputs(log: Transitions, level: float = LEVEL) -> str:
     if not log.exogenous or len(rows) < FEWEST:
         return ""
     places, actions = log.domain.chart(log.states[rows], log.periodic), log.actions[rows]
-    one, other = _pairs(places, actions)
+    one, other = neighbours(log, rows, linked, same=False)
     if len(one) < FEWEST:
         return ""
     known = [places]
@@ -62,16 +62,3 @@ def _left_open(log: Transitions, rows: NDArray[np.intp]) -> Array:
     left = step - fitted @ (fitted.T @ step)
     left[:, (left**2).mean(axis=0) < NOISELESS * step.var(axis=0) + 1e-20] = 0.0
     return np.asarray(left[:, axes])
-
-
-def _pairs(places: Array, actions: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Pairs of rows with different actions, each of which is the nearest such row of the other."""
-    from scipy.spatial import KDTree
-
-    nearest = np.full(len(actions), -1)
-    for action in np.unique(actions):
-        own, others = np.flatnonzero(actions == action), np.flatnonzero(actions != action)
-        if len(others):
-            nearest[own] = others[KDTree(places[others]).query(places[own])[1]]
-    mutual = np.flatnonzero((nearest[nearest] == np.arange(len(actions))) & (nearest > np.arange(len(actions))))
-    return mutual, nearest[mutual]

@@ -25,6 +25,7 @@ REMEMBERED = "add what the system remembers as a coordinate, such as the state o
 FEWEST = 100  # pairs of neighbouring steps, below which nothing is said
 MOST = 20_000  # steps that are looked at
 MATERIAL = 0.02  # of the variance of what state and action leave open: less memory is no matter
+APART = 5  # steps of a recording: states that are no farther from each other are not compared
 TIE = 1e-9  # of the box: by how much states are told apart that are the same
 NOISELESS = 1e-3  # of the variance of a step: what is left open beside it is an error of the regression
 
@@ -96,14 +97,14 @@ def diagnose_memory(log: Any, *, level: float = LEVEL) -> Memory:
 def find_memory(log: Transitions, level: float = LEVEL) -> Memory:
     """The memory of a log."""
     d, names = len(log.domain), log.coordinate_names
-    first, second = links(log)
+    first, second = linked = links(log)
     chosen = np.linspace(0, len(first) - 1, min(len(first), MOST)).astype(int)
     first, second = first[chosen], second[chosen]
     left = _left_open(log, np.union1d(first, second))
     known = np.isfinite(left[first]).all(axis=1) & np.isfinite(left[second]).all(axis=1)
     first, second = first[known], second[known]
     before = np.concatenate([left[first], log.actions[first][:, None] == np.arange(1, log.n_actions)], axis=1)
-    one, other = _neighbours(log, second)
+    one, other = neighbours(log, second, linked, same=True)
     if len(one) < FEWEST:
         return Memory(0, np.zeros(d), np.zeros(d), 1.0, level, names)
     y, x = left[second[one]] - left[second[other]], before[one] - before[other]
@@ -131,22 +132,38 @@ def _left_open(log: Transitions, rows: NDArray[np.intp]) -> Array:
     return left
 
 
-def _neighbours(log: Transitions, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Pairs among some rows, of one action, each of whose states is the other's nearest."""
+def neighbours(
+    log: Transitions, rows: NDArray[np.intp], links: tuple[NDArray[np.intp], NDArray[np.intp]], *, same: bool
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Pairs among some rows, of the ``same`` action or of two, each of whose states is the other's nearest such.
+
+    The two are more than `APART` steps of a recording from each other: what one leaves open moves those that follow it.
+    """
     from scipy.spatial import KDTree
 
-    places = log.domain.chart(log.states[rows], log.periodic)
+    places, actions = log.domain.chart(log.states[rows], log.periodic), log.actions[rows]
     # Of states that are the same, as rounded ones are, each has one nearest.
     places = places + TIE * np.random.default_rng(0).uniform(size=places.shape)
-    pairs = [np.zeros((2, 0), dtype=np.intp)]
-    for action in range(log.n_actions):
-        own = np.flatnonzero(log.actions[rows] == action)
-        if len(own) > 1:
-            nearest = KDTree(places[own]).query(places[own], k=2)[1][:, 1]
-            mutual = np.flatnonzero((nearest[nearest] == np.arange(len(own))) & (np.arange(len(own)) < nearest))
-            pairs.append(np.stack([own[mutual], own[nearest[mutual]]]))
-    one, other = np.concatenate(pairs, axis=1)
-    return one, other
+    ways = np.full((2, len(log) + 1), -1)
+    ways[0, links[0]], ways[1, links[1]] = links[1], links[0]
+    nearest = np.full(len(rows), -1)
+    for action in np.unique(actions):
+        own = np.flatnonzero(actions == action)
+        others = own if same else np.flatnonzero(actions != action)
+        k = min(2 * APART + 1 + same, len(others))
+        if not k:
+            continue
+        near = others[KDTree(places[others]).query(places[own], k=range(1, k + 1))[1]]
+        far = rows[near] != rows[own][:, None]
+        for way in ways:
+            beside = rows[own]
+            for _ in range(APART):
+                beside = way[beside]  # that of none is none, -1
+                far &= rows[near] != beside[:, None]
+        nearest[own] = np.where(far.any(axis=1), near[np.arange(len(own)), far.argmax(axis=1)], -1)
+    one = np.arange(len(rows))
+    mutual = (nearest > one) & (nearest[nearest] == one)
+    return one[mutual], nearest[mutual]
 
 
 def corrected(z: Any, comparisons: int) -> float:

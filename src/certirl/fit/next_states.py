@@ -23,6 +23,7 @@ from certirl.ground.records import Record
 DRAWS = 8  # residuals that stand for the noise at a state
 MOST_RESIDUALS = 4096  # that a model of the next state keeps
 NOISELESS = 1e-6  # of the box: smaller noise is none
+TIE = 1e-6  # of the box: by about as much inputs are moved, so that those of no two rows are the same
 JUMP, MOST_JUMPS = 20.0, 0.02  # errors of the next state, in units of their median, and the largest share of such rows
 SCORED = 4000  # rows on which two regressions are compared
 NEGLIGIBLE = 0.01  # of the mean square of a step: an error of a model that is no matter
@@ -56,12 +57,15 @@ class NextStateModel(MadeOfData):
 
     Functions of the next state are steep, and at terminal states they jump to 0, which no regression of them on s can
     follow. Where s' itself depends smoothly on s and noise is small, s' is better regressed, and the functions are
-    evaluated there. Noise is taken to be the same everywhere, so the two are compared on held-out data.
+    evaluated there. Noise is taken to be the same everywhere, so the two are compared on held-out data. Inputs that no
+    action moves may jump, as set points do: with them, noise is that of the rows whose inputs are nearest.
     """
 
     columns: Basis  # functions χ of the state
     weights: Array  # of f_a ``[A, m, d]``
     residuals: Array  # of the regression ``[J, d]``
+    origins: Array  # the states of their rows ``[J, d]``
+    exogenous: tuple[int, ...]  # coordinates that no action moves
     # the least and the largest step s' − s of the log along each coordinate ``[2, d]``; where the fit is extrapolated
     # it is clipped to these
     steps: Array
@@ -87,16 +91,41 @@ class NextStateModel(MadeOfData):
         rows = as_rows(states, len(self.domain))
         return rows + np.clip(self.columns.combined(rows, self.weights[action]), *self.steps)
 
+    def _inputs(self, states: Array) -> Array:
+        """Places ``[n, e]`` that differ where inputs do, and by a little where these are the same."""
+        given = np.where(np.isin(np.arange(len(self.domain)), self.exogenous), states, self.domain.low)
+        places = self.domain.chart(given, self.periodic)
+        return np.asarray(places + TIE * np.random.default_rng(0).standard_normal(places.shape))
+
+    @cached_property
+    def _tree(self) -> Any:
+        from scipy.spatial import KDTree
+
+        return KDTree(self._inputs(self.origins))
+
+    def _noise(self, states: Array, rng: np.random.Generator | None = None) -> Array:
+        """Residuals ``[m, n, d]``, or ``[m, 1, d]``: some of all, or of the rows with the nearest inputs."""
+        if self.noiseless:
+            return np.zeros((1, 1, len(self.domain)))
+        if self.exogenous:
+            near = self._tree.query(self._inputs(states), k=range(1, min(DRAWS, len(self.residuals)) + 1))[1]
+            return self.residuals[near.T]
+        if rng is None:
+            return self.residuals[:DRAWS, None]
+        return self.residuals[rng.integers(len(self.residuals), size=(DRAWS, len(states)))]
+
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """Next states ``[n, d]``."""
         mean = self._mean(states, action)
-        return self._into_box(mean + self.residuals[rng.integers(len(self.residuals), size=len(mean))])
+        if not self.exogenous:
+            return self._into_box(mean + self.residuals[rng.integers(len(self.residuals), size=len(mean))])
+        noise = self._noise(states)
+        return self._into_box(mean + noise[rng.integers(len(noise), size=len(mean)), np.arange(noise.shape[1])])
 
     def outcomes(self, states: Array, action: int) -> tuple[Array, Array]:
-        """Next states ``[m, n, d]`` with weights ``[m]``: the mean plus some residuals, the same everywhere."""
-        mean = self._mean(states, action)
-        noise = np.zeros((1, len(self.domain))) if self.noiseless else self.residuals[:DRAWS]
-        return self._into_box(mean + noise[:, None]), np.full(len(noise), 1 / len(noise))
+        """Next states ``[m, n, d]`` with weights ``[m]``: the mean plus some residuals."""
+        noise = self._noise(states)
+        return self._into_box(self._mean(states, action) + noise), np.full(len(noise), 1 / len(noise))
 
     def extrapolated(self, states: Array, action: int) -> NDArray[np.bool_]:
         """Where the next state of an action is extrapolated ``[n]``: its leverage exceeds 1."""
@@ -127,10 +156,10 @@ class NextStateModel(MadeOfData):
         """
         alone = self.noiseless or len(self.domain) > MOST_COORDINATES
         means = np.stack([self._mean(states, action) for action in range(self.n_actions)])
-        rng, moved = rng or np.random.default_rng(0), np.empty((1 if alone else DRAWS, *means.shape))
-        for of_draw in moved:
-            noise = 0.0 if alone else self.residuals[rng.integers(len(self.residuals), size=len(states))]
-            of_draw[:] = [self._into_box(mean + noise) for mean in means]
+        noise = np.zeros((1, 1, len(self.domain)))
+        if not alone:
+            noise = self._noise(states, rng or np.random.default_rng(0))
+        moved = np.stack([[self._into_box(mean + of_draw) for mean in means] for of_draw in noise])
         return MeanEffects.of(basis, states, moved, self.is_terminal, self.periodic)
 
 
@@ -356,7 +385,7 @@ def _fitted_next_states(
     inverses, none = terms[0].inverses(sums, columns), np.zeros((1, len(units)))
     steps = np.stack([step.min(axis=0), step.max(axis=0)])
     places = (log.domain, periodic, is_terminal)
-    model = NextStateModel(*places, columns, weights * units, none, steps, inverses, trial * units)
+    model = NextStateModel(*places, columns, weights * units, none, none, log.exogenous, steps, inverses, trial * units)
     if drifts.are_shared:  # what an action does where it was not tried may lead farther than any step of the log
         reached = [columns.combined(log.states, each) for each in model.weights]
         ends = np.min(reached, axis=(0, 1)), np.max(reached, axis=(0, 1))
@@ -370,7 +399,7 @@ def _fitted_next_states(
         # Residuals of the fitted rows are too small, by the functions that were fitted to them.
         inflation = np.sqrt(max(1 - own / count - common / len(log), 0.1))
         residuals[of_action] = (step[rows] + log.states[rows] - model._mean(log.states[rows], action)) / inflation
-    return replace(model, residuals=residuals).with_error(log.states[kept], units)
+    return replace(model, residuals=residuals, origins=log.states[kept]).with_error(log.states[kept], units)
 
 
 class HeldOutErrors(NamedTuple):

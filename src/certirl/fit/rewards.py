@@ -152,7 +152,7 @@ def read_reward(
         states = np.concatenate([model.effects.states, judged.states])
         residuals = fit.residuals + grid.combined(states, smoother - fit.reward)
         return Reading(replace(_bounded(problem, model, replace(fit, reward=smoother), grid), ends=ends), residuals)
-    if lifted or (model.effects.noiseless and grid.dimension not in FINE):
+    if lifted or 1 in grid.counts or (model.effects.noiseless and grid.dimension not in FINE):
         return Reading(fitted, fit.residuals)
     if model.effects.noiseless:
         grid = Cells((FINE[grid.dimension],) * grid.dimension, grid.periodic).on(grid.domain)

@@ -31,8 +31,9 @@ class Cells(Functions):
     """Hats ψ_i on a grid: 1 at the i-th point, 0 at the others, multilinear in between.
 
     Attributes:
-        counts: points along each coordinate, two or more; three or more along a periodic one.
-        periodic: coordinates whose two ends are the same place.
+        counts: points along each coordinate: one where nothing depends on it, else two or more, and three or more along
+            a periodic one.
+        periodic: coordinates whose two ends are the same place; those with one point are among them.
         box: the domain of the grid; if omitted, [-1, 1] along each coordinate until `on` sets it.
 
     Example:
@@ -51,12 +52,12 @@ class Cells(Functions):
             raise ValueError(
                 f"counts must be whole numbers, one for each of 1 to 4 coordinates, got {shown(self.counts)}"
             )
-        periodic = tuple(sorted({int(axis) for axis in self.periodic}))
+        periodic = tuple(sorted({int(axis) for axis in self.periodic} | set(np.flatnonzero(counts == 1).tolist())))
         if any(axis not in range(counts.size) for axis in periodic):
             raise ValueError(f"periodic must name coordinates among 0 … {counts.size - 1}, got {self.periodic!r}")
         for axis, count in enumerate(counts.tolist()):
             least = 3 if axis in periodic else 2
-            if count < least:
+            if count < least and count != 1:
                 raise ValueError(f"coordinate {axis} needs at least {least} points, got {count}")
         if self.box is not None:
             object.__setattr__(self, "box", as_domain(self.box))
@@ -66,7 +67,8 @@ class Cells(Functions):
         object.__setattr__(self, "periodic", periodic)
 
     def __str__(self) -> str:
-        around = f", periodic in coordinate {' and '.join(map(str, self.periodic))}," if self.periodic else ""
+        axes = [str(axis) for axis in self.periodic if self.counts[axis] > 1]
+        around = f", periodic in coordinate {' and '.join(axes)}," if axes else ""
         return f"{'×'.join(map(str, self.counts))} piecewise linear{around}"
 
     @property
@@ -213,12 +215,13 @@ class Cells(Functions):
         return np.einsum("nc,nc->n", np.asarray(coefficients)[index], value)
 
     def _terms(self, coefficients: Array) -> tuple[Term, ...]:
-        """Σ c_i ψ_i for writers: an expansion in all products of hats."""
+        """Σ c_i ψ_i for writers: an expansion in all products of hats; one point along a coordinate is a constant."""
         axes = tuple(
             Axis(axis, PERIODIC_HAT if axis in self.periodic else HAT, low, side, count)
             for axis, ((low, _), side, count) in enumerate(
                 zip(self.domain, self.sides.tolist(), self.counts, strict=True)
             )
+            if count > 1
         )
         return (Expansion(axes, coefficients),)
 

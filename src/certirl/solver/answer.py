@@ -55,6 +55,11 @@ class Answer(Record):
         return self._with(findings=(replace(finding, status=self.status), *self.findings))
 
     @internal
+    def doubted(self, finding: Finding) -> Self:
+        """The same with one more finding, named first, as weak as the status of the others, or weaker."""
+        return self.judged(replace(finding, status=weakest([finding, *self.findings]).status), *self.findings)
+
+    @internal
     def judged(self, *findings: Finding) -> Self:
         """The same with these findings in place of its own: they alone decide the status."""
         return self._with(findings=findings)

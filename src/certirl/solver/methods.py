@@ -14,7 +14,7 @@ from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
 from certirl.fit.value_program import Margin, check_margin
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.features import Feature, check_features, check_no_terminal
-from certirl.ground.domain import Array
+from certirl.ground.domain import Array, as_axes
 from certirl.ground.doors import as_flag, as_number, by_door, setting, shown
 from certirl.ground.records import Record, internal
 from certirl.proof.case import COUPLED
@@ -113,6 +113,7 @@ class ValueForm(Record):
         slack: price of a shortfall, for experts that are only nearly optimal.
         costs: of actions: R(s, a) = r(s) − c_a is allowed, and used where a reward of the state alone leaves a gap that
             costs close. For experts that depend on the state, unless they avoid every terminal state.
+        of: the coordinates that R depends on, by names or numbers; all if left out. V depends on all of them.
 
     Example:
         >>> room = certirl.problems.comfort()
@@ -125,6 +126,7 @@ class ValueForm(Record):
     smoothness: float | None = None
     slack: float | None = None
     costs: bool = True
+    of: tuple[int | str, ...] | None = None
     chooses_functions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -138,11 +140,24 @@ class ValueForm(Record):
     def check(self, asked: Request, *, several: bool) -> None:
         """Refuse problems that the value form does not solve, and fields that do not fit this one."""
         _check_states(asked, self.margin)
-        if self.smoothness is not None and len(asked.domain) > MOST_COORDINATES:
-            raise ValueError(
-                f"{setting('smoothness')} is for up to {MOST_COORDINATES} coordinates, these states have "
-                f"{len(asked.domain)}: leave it out"
-            )
+        for name in ("smoothness", "of"):
+            if getattr(self, name) is not None and len(asked.domain) > MOST_COORDINATES:
+                raise ValueError(
+                    f"{setting(name)} is for up to {MOST_COORDINATES} coordinates, these states have "
+                    f"{len(asked.domain)}: leave it out"
+                )
+        if self.of is not None and asked.delta is not None:
+            raise ValueError(f"a proof is of a reward of all coordinates: leave {setting('of')} or delta out")
+        self.coordinates(asked.origin)
+
+    @internal
+    def coordinates(self, source: Source) -> tuple[int, ...]:
+        """The numbers of the coordinates that R depends on."""
+        d = len(source.domain)
+        of = as_axes(range(d) if self.of is None else self.of, d, name="of", names=source.coordinate_names)
+        if not of:
+            raise ValueError(f"{setting('of')} must name a coordinate that the reward depends on, got none")
+        return of
 
     @internal
     def unused(self, asked: Request) -> dict[str, str]:

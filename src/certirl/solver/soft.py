@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from certirl.data.memory import REMEMBERED, find_memory
 from certirl.data.moments import Moments
 from certirl.data.source import Logged, Source, as_source, for_simulators
 from certirl.data.tables import as_log
@@ -248,6 +249,8 @@ def _solved(asked: SoftRequest, watch: Any) -> SoftSolution:
     found, reward = _rewards(asked, dynamics, fitted)
     watch(f"3 of {_STAGES}: the rewards are found", 3, _STAGES)
     solution = _concluded(asked, dynamics, fitted, found, reward)
+    if isinstance(source, Logged) and (memory := find_memory(source.data)).found:
+        solution = solution.noted(Reason.MEMORY.finding(test=memory, cure=REMEMBERED))
     if asked.delta is not None:
         solution = _bounded(asked, solution)
     watch(f"4 of {_STAGES}: the rewards are bounded", 4, _STAGES)
@@ -371,7 +374,7 @@ def _concluded(
 
 def _found_wrong(solution: SoftSolution, fit: FitTest | None) -> list[Finding]:
     """What the tests say against the answer."""
-    findings, known = [], solution.likelihood.free - solution.likelihood.constant
+    findings, known = list[Finding](), solution.likelihood.free - solution.likelihood.constant
     if known < LEAST_SHARE / 10:
         findings.append(Reason.UNEXPLAINED_CHOICES.finding())
     if fit is not None and fit.chance < LEVEL:

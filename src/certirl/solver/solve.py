@@ -188,9 +188,6 @@ def solve(
             solution = explain(asked) if asked.delta is None else _proved_by_value(asked)
         if asked.dynamics is not None:
             solution = _as_declared(solution, source, asked)
-    if isinstance(asked.policy, Demonstrated) and asked.policy.is_guess:
-        errors, chance = asked.policy.errors, asked.policy.guessing
-        solution = solution.noted(Reason.UNPREDICTABLE.finding(errors=errors, chance=chance))
     seed = int(rng) if isinstance(rng, int | np.integer) else None
     names = (asked.moments or asked.origin).coordinate_names
     exogenous = () if asked.source is None else asked.source.exogenous
@@ -201,10 +198,13 @@ def solve(
         if found.pairs:
             stats = replace(stats, independence="; ".join(filter(None, [stats.independence, f"steps: {found}"])))
         if found.found:
-            solution = solution.judged(Reason.MEMORY.finding(test=found, cure=REMEMBERED), *solution.findings)
+            solution = solution.doubted(Reason.MEMORY.finding(test=found, cure=REMEMBERED))
         moved = moved_inputs(asked.source.data)
         if moved:
             solution = solution.judged(Reason.MOVED.finding(test=moved), *solution.findings)
+    if isinstance(asked.policy, Demonstrated) and asked.policy.is_guess:
+        errors, chance = asked.policy.errors, asked.policy.guessing
+        solution = solution.noted(Reason.UNPREDICTABLE.finding(errors=errors, chance=chance))
     if asked.source is not None:
         stats = replace(stats, log_notes=asked.source.notes, asked=Asked.of(asked.source.counts_of_rows))
     return replace(solution, stats=stats)

@@ -139,7 +139,8 @@ def _found(
     sigmoids, is_regressed = isinstance(model.effects.basis, Sigmoids), isinstance(model, RegressionModel)
     is_modelled = isinstance(model, LogModel) and not is_regressed and not problem.source.is_log
     price = (SIGMOID_PRICE if sigmoids else PRICE) if method.slack is None else method.slack
-    reward_basis = _reward_basis(domain, problem.periodic, len(rows.effects), problem.source.states)
+    of = tuple(range(len(domain))) if isinstance(method, FeatureForm) else method.coordinates(problem.source)
+    reward_basis = _reward_basis(domain, problem.periodic, len(rows.effects), problem.source.states, of)
     program: dict[str, Any] = {"discount": problem.discount, "reward_basis": reward_basis, "price": price}
     if sigmoids:
         rows, program["reward_basis"] = choose_width(rows, **program)
@@ -234,13 +235,15 @@ def _paid(reward: Reward, states: Array, policy: Policy) -> Array:
     return np.sum([chances[:, action] * reward(states, action) for action in range(chances.shape[1])], axis=0)
 
 
-def _reward_basis(domain: Box, periodic: tuple[int, ...], n: int, states: Array | None) -> Cells | Basis:
+def _reward_basis(
+    domain: Box, periodic: tuple[int, ...], n: int, states: Array | None, of: tuple[int, ...]
+) -> Cells | Basis:
     """Piecewise linear on a grid with some states for each point; beyond four coordinates random sigmoids."""
     if len(domain) > MOST_COORDINATES:
         return value_basis(domain, periodic, MOST_POINTS // 10, states)
     points = min(MOST_POINTS, n / STATES_PER_POINT)
-    along = max(int(points ** (1 / len(domain))), 3)
-    return Cells((min(along, MOST_ALONE),) * len(domain), periodic).on(domain)
+    along = min(max(int(points ** (1 / len(of))), 3), MOST_ALONE)
+    return Cells(tuple(along if axis in of else 1 for axis in range(len(domain))), periodic).on(domain)
 
 
 def _concluded(
