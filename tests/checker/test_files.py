@@ -471,8 +471,8 @@ verdict_on, loaded = functools.partial(asked, certirl.check), functools.partial(
 
 
 def alterations(header, arrays):
-    """What can be altered in a file: fields of its header, and arrays."""
-    fields = [("field", *change) for change in altered_fields(header)]
+    """What can be altered in a file, but for what is only shown of the call: fields of its header, and arrays."""
+    fields = [("field", *change) for change in altered_fields(header) if "about" not in change[0]]
     return fields + [("array", *change) for change in altered_arrays(arrays)]
 
 

@@ -55,6 +55,7 @@ def _run(parser: Parser, words: Sequence[str]) -> int:
         parser.print_help()
         return DONE
     options = parse(parser, words)
+    options.words = words
     with doors.options(option_names(options)), shown_progress(False if options.quiet else None), lines_of(options):
         with clocked(options.verb.name) if options.verb.clocked else nullcontext():
             answer = options.verb.run(options)

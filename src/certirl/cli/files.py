@@ -65,7 +65,8 @@ def show(options: argparse.Namespace) -> Answer:
         record = record.with_tube(options.tube)
     if options.plot and not hasattr(record, "plot"):
         raise ValueError(f"there is no picture of {type(record).__name__}: leave --plot out")
-    return deliver(record, options)
+    about = getattr(record, "about", {})
+    return deliver(record, options, lines=[record, *(f"  {name:<8} {text}" for name, text in about.items())])
 
 
 def report_file(options: argparse.Namespace) -> Answer:

@@ -6,10 +6,12 @@ import argparse
 import json
 import os
 import re
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -165,6 +167,9 @@ def deliver(
     from certirl.solver.solution import Solution
 
     printed, problems = [str(line) for line in lines or [record]], []
+    if label and getattr(record, "about", None):
+        command = printable(shlex.join(["certirl", *options.words]))
+        record = replace(record, about={"command": command, **record.about})
     if label:
         where, problem = _saved(record, options.output)
         printed += [f"{label}: {where}{hint}"] if where else []

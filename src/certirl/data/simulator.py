@@ -242,6 +242,7 @@ class Counted:
     def __init__(self, simulator: Any, counts: Counts | None = None, purpose: Purpose = "answer") -> None:
         self.simulator, self.purpose, self.domain = bare(simulator), purpose, as_domain(simulator.domain)
         self.counts = Counts(self.simulator.n_actions) if counts is None else counts
+        self.__wrapped__ = self.simulator
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.simulator, name)

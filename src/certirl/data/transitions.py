@@ -6,6 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple, Protocol
 from uuid import uuid4
 
@@ -229,6 +230,15 @@ class Transitions(Stream):
     def counts(self) -> NDArray[np.intp]:
         """How often each action was taken: ``[A]``."""
         return np.bincount(self.actions, minlength=self.n_actions)
+
+    @property
+    @internal
+    def digest(self) -> str:
+        """The SHA-256 of states, actions and next states, one array after the other, as 8-byte numbers."""
+        rows = sha256(np.ascontiguousarray(self.states, dtype="<f8"))
+        rows.update(np.ascontiguousarray(self.actions, dtype="<i8"))
+        rows.update(np.ascontiguousarray(self.next_states, dtype="<f8"))
+        return rows.hexdigest()
 
     @property
     @internal

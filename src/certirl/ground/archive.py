@@ -60,7 +60,8 @@ _GAINED: dict[int, dict[str, dict[str, Any]]] = {
     3: {
         "Surrogate": {"powers": False},
         "Evidence": {"powers": None},
-        **{kind: {"suboptimality": None} for kind in ("Certificate", "GaussianCertificate")},
+        **{kind: {"suboptimality": None, "about": {}} for kind in ("Certificate", "GaussianCertificate")},
+        **{kind: {"about": {}} for kind in ("CellCertificate", "Refutation", "Solution", "SoftSolution")},
         "BoundedReward": {"apart": None, "slopes": None, "slopes_source": "proved"},
         "FeaturePath": {"gains": None, "signs": None},
         "Diagnostics": {"exogenous": []},

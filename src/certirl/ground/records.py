@@ -91,7 +91,7 @@ class Record:
         return " ".join(str(self).partition("\n")[0].split())
 
     def __repr__(self) -> str:
-        parts = {name: _brief(value) for name, value in _differing(self).items()}
+        parts = {name: brief(value) for name, value in _differing(self).items()}
         call = f"{type(self).__name__}({', '.join(f'{name}={text}' for name, (text, _) in parts.items())})"
         is_all = len(call) <= _CALL and all(whole for _, whole in parts.values())
         printed = type(self).__str__ is not object.__str__ and not is_all
@@ -161,7 +161,7 @@ def _same(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, str | int | float | tuple) and value == default)
 
 
-def _brief(value: Any) -> tuple[str, bool]:
+def brief(value: Any) -> tuple[str, bool]:
     """A value in short, and whether that says all of it."""
     if isinstance(value, np.generic | Enum) or value is None or isinstance(value, str | bool | int | float):
         return repr(value.item() if isinstance(value, np.generic) else value), True
@@ -181,5 +181,5 @@ def _brief(value: Any) -> tuple[str, bool]:
 
 
 def _all_brief(values: Iterable[Any]) -> tuple[list[str], bool]:
-    pairs = [_brief(value) for value in values]
+    pairs = [brief(value) for value in values]
     return [text for text, _ in pairs], all(whole for _, whole in pairs)

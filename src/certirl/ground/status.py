@@ -308,6 +308,7 @@ class Claim(archive.Saved):
     samples_needed: int | None  # fresh transitions per action that should suffice; None if no such number is known
     grounds: tuple[Any, ...] = ()  # what the bounds rest on, of each component; empty where there are no columns
     assumptions: tuple[str, ...]  # what must be true besides, in words
+    about: dict[str, str]  # the call and what it was about, in words by name
     bounds_regret: bool = False  # whether it bounds what the expert loses, where that says more than the margin
     # that the margin may have either sign by its estimate, in words; empty if it has one beyond its noise
     in_noise: str = ""

@@ -186,6 +186,7 @@ class CellCertificate(Claim):
         dynamics: what the next states are known by: a built-in simulator, or `Answers`.
         assumptions: what is not proved but declared.
         coordinate_names, action_names: of the simulator; empty if there are none.
+        about: the call and what it was about, in words by name: data and code with their hashes, and versions.
         simulator: f_a; a file keeps it if it is built in.
 
     Example:
@@ -220,6 +221,7 @@ class CellCertificate(Claim):
     assumptions: tuple[str, ...] = ()
     coordinate_names: tuple[str, ...] = ()
     action_names: tuple[str, ...] = ()
+    about: dict[str, str] = field(default_factory=dict)
     simulator: Any = field(default=None, metadata=archive.UNSAVED)
 
     @internal

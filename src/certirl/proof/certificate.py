@@ -7,7 +7,7 @@ An expert of one action is compared with every other action over the whole box. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -266,6 +266,7 @@ class Certificate(Claim):
         action_names: of the actions, if the data have them.
         log_notes: what was done to the log while it was read, in sentences; they are among the assumptions.
         suboptimality: how far from the best an action of the expert may be; None if it must be strictly best.
+        about: the call and what it was about, in words by name: data and code with their hashes, and versions.
 
     Example:
         >>> room = certirl.problems.thermostat(noise=3.0)
@@ -296,6 +297,7 @@ class Certificate(Claim):
     action_names: tuple[str, ...] = ()
     log_notes: tuple[str, ...] = ()
     suboptimality: Suboptimality | None = None
+    about: dict[str, str] = field(default_factory=dict)
     replaces_reward: ClassVar[bool] = False
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import nan
 from typing import TYPE_CHECKING, Any, overload
 
@@ -15,6 +16,7 @@ from certirl.data.transitions import Transitions
 from certirl.functions.bases import MOST_COLUMNS, Basis, as_basis, first_functions
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
 from certirl.functions.reward import Reward, bounded, check_known, known_expert, unpack
+from certirl.ground.account import account
 from certirl.ground.domain import Box
 from certirl.ground.doors import as_count, as_delta, as_probability
 from certirl.ground.work import Report, check_progress, on, speaker, watched_stream
@@ -147,6 +149,7 @@ def certify(
         >>> certificate.holds, certificate.margin < room.true_margin(lambda states: states[:, 0], discount=0.7)
         (True, True)
     """
+    asked = dict(locals())
     if dynamics is not None:
         given: dict[str, Any] = {
             "delta": delta, "tail": tail, "columns": columns, "samples": samples, "rng": rng, "tube": tube,
@@ -155,7 +158,8 @@ def certify(
         }  # fmt: skip
         check_declaration(dynamics, given)
         used = {name: value for name, value in given.items() if name in dynamics.uses}
-        return dynamics.certify(reward, source, expert=expert, discount=discount, **used)
+        declared = dynamics.certify(reward, source, expert=expert, discount=discount, **used)
+        return replace(declared, about=account("certirl.certify", asked))
     delta = as_delta(0.05 if delta is None else delta)
     origin = as_source(source)
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
@@ -189,7 +193,8 @@ def certify(
         if say is not None:
             say(cost(case, training, origin.per_action(count), FIT_SHARE))
         fit = fit_surrogates(case, function, training, samples=planned(origin, count, fresh), delta=delta)
-        return conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=(UNSEEN,))
+        proof = conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=(UNSEEN,))
+        return replace(proof, about=account("certirl.certify", asked))
 
 
 def _columns(
@@ -314,6 +319,7 @@ def refute(
         >>> print(refutation.claim)
         no reward of the state whose value lies in Legendre(2) makes action 0 strictly optimal
     """
+    asked = dict(locals())
     if dynamics is not None:
         check_declaration(dynamics, {})
         raise ValueError(no_case(type(dynamics).__name__, CASES[5]))
@@ -332,7 +338,7 @@ def refute(
     with on(map):
         plan = attempt(case, classes, training, samples=samples_planned, delta=delta, only_conflicts=False)
         assert plan is not None
-        return plan.conclude(fresh, delta=delta)
+        return replace(plan.conclude(fresh, delta=delta), about=account("certirl.refute", asked))
 
 
 def _functions(

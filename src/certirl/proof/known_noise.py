@@ -395,7 +395,7 @@ class GaussianCertificate(Certificate):
         return ceil(self.samples * root**2)
 
     def _read_with(self, allowed: float) -> GaussianCertificate:
-        kept = ("assumptions", "action_names", "log_notes", "goal", "suboptimality")
+        kept = ("assumptions", "about", "action_names", "log_notes", "goal", "suboptimality")
         return _concluded(self.noise, self.spending, allowed, **{name: getattr(self, name) for name in kept})
 
     excessive_tail: ClassVar[str] = ""  # type: ignore[misc]  # there is no tail

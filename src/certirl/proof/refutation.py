@@ -8,7 +8,7 @@ kept in the record. docs/notes/certificate.md, section 12, has the proof.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
@@ -89,6 +89,7 @@ class Refutation(Claim):
         grounds: one for each component; all numbers above follow from them.
         action_names: of the actions, if the data have them.
         log_notes: what was done to the log while it was read, in sentences; they are among the assumptions.
+        about: the call and what it was about, in words by name: data and code with their hashes, and versions.
 
     Example:
         >>> room = certirl.problems.thermostat(power=(0.0, 1.5, -1.5), noise=3.0)
@@ -111,6 +112,7 @@ class Refutation(Claim):
     grounds: tuple[RefutationGround, ...]
     action_names: tuple[str, ...] = ()
     log_notes: tuple[str, ...] = ()
+    about: dict[str, str] = field(default_factory=dict)
 
     @property
     def refuted(self) -> bool:

@@ -24,10 +24,12 @@ class Answer(Record):
     Attributes:
         findings: the facts that decide `status` and `reason`.
         reward: R, or None.
+        about: the call and what it was about, in words by name.
     """
 
     findings: tuple[Finding, ...]
     reward: Any
+    about: dict[str, str]
 
     @cached_property
     def _weakest(self) -> Finding:

@@ -79,6 +79,7 @@ class SoftSolution(Answer):
         seed: of the draws, if it was a number.
         action_names, coordinate_names: if the data have them.
         log_notes: what was done to the logs while they were read, in sentences.
+        about: the call and what it was about, in words by name: data and code with their hashes, and versions.
         file: the file that the solution was read from; None if it was found here.
 
     Example:
@@ -109,6 +110,7 @@ class SoftSolution(Answer):
     action_names: tuple[str, ...] = ()
     coordinate_names: tuple[str, ...] = ()
     log_notes: tuple[str, ...] = ()
+    about: dict[str, str] = field(default_factory=dict)
     file: str | None = field(default=None, metadata=UNSAVED)
 
     @property

@@ -455,6 +455,7 @@ class Solution(Answer):
         certificate: the proof, or the attempt at one; None if none was asked for.
         refutation: the proof that there is no reward in the class, or the attempt; None if that was not tried.
         path: rewards of fewer and of more features; None for a reward that is no sum of features.
+        about: the call and what it was about, in words by name: data and code with their hashes, and versions.
         file: the file that the solution was read from, whose claims these are; None if it was found here.
 
     Example:
@@ -488,6 +489,7 @@ class Solution(Answer):
     certificate: Certificate | CellCertificate | None = None
     refutation: Refutation | None = None
     path: FeaturePath | None = None
+    about: dict[str, str] = field(default_factory=dict)
     file: str | None = field(default=None, metadata=UNSAVED)
 
     _derived: ClassVar[tuple[str, ...]] = ("status", "reason", "domain")

@@ -24,6 +24,7 @@ from certirl.fit.drifts import SharedDrift
 from certirl.fit.recover import OBJECTIVES, Recovery, alike, balanced, between, inexact, recover
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
+from certirl.ground.account import account
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, speaker, watched_stream
 from certirl.proof.case import Case, Declaration, bounding_tail, tail_too_large
@@ -166,15 +167,17 @@ def solve(
         >>> certirl.solve(problem, expert=0, delta=0.05, tail=0, **asked).status
         'certified'
     """
+    given = dict(locals())
     if isinstance(expert, SoftExpert):
         from certirl.solver.soft import solve_soft
 
         with on(map):
-            return solve_soft(
+            soft = solve_soft(
                 source, expert, discount=discount, method=method, basis=basis, columns=columns, components=components,
                 samples=samples, trials=trials, paired=paired, delta=delta, tail=tail, dynamics=dynamics, tube=tube,
                 regret=regret, rng=rng, progress=progress,
             )  # fmt: skip
+        return replace(soft, about=account("certirl.solve", given))
     asked = request(
         source, discount=discount, expert=expert, method=method, basis=basis, columns=columns, components=components,
         effects=effects, samples=samples, trials=trials, paired=paired, delta=delta, tail=tail, dynamics=dynamics,
@@ -207,7 +210,10 @@ def solve(
         solution = solution.noted(Reason.UNPREDICTABLE.finding(errors=errors, chance=chance))
     if asked.source is not None:
         stats = replace(stats, log_notes=asked.source.notes, asked=Asked.of(asked.source.counts_of_rows))
-    return replace(solution, stats=stats)
+    about = account("certirl.solve", given)
+    held = {name: getattr(solution, name) for name in ("certificate", "refutation")}
+    proofs = {name: replace(proof, about=about) for name, proof in held.items() if proof is not None}
+    return replace(solution, stats=stats, about=about, **proofs)
 
 
 def _as_declared(solution: Solution, simulator: Any, asked: Request) -> Solution:
