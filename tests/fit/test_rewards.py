@@ -8,6 +8,7 @@ from certirl.environments.planning import plan
 from certirl.fit.rewards import HELD, _smoothed, _through, atoms
 from certirl.functions.cells import Cells
 from certirl.functions.reward import Reward
+from certirl.show import charts
 from systems import Moving
 
 
@@ -166,6 +167,10 @@ def test_without_data_the_reward_is_a_bound_and_says_so(narrow, tmp_path):
     np.testing.assert_array_equal(again.reward.extrapolated(states), reward.extrapolated(states))
     assert str(again) == str(narrow)
     assert not Reward(Cells((5,)), np.zeros(5)).extrapolated(states).any()
+    np.testing.assert_array_equal(np.isnan(reward(states, extrapolated="nan")), reward.extrapolated(states))
+    assert np.isnan(reward(0.9, extrapolated="nan")) and reward(0.3, extrapolated="nan") == reward(0.3)
+    with pytest.raises(ValueError, match='extrapolated must be "bound" or "nan", got 0'):
+        reward(states, extrapolated=0)
 
 
 def test_no_plan_leaves_the_data_and_none_expects_more_than_the_value(narrow):
@@ -188,10 +193,12 @@ def test_plan_and_expert_are_compared_where_the_expert_stays_within_the_data(nar
     assert max(narrow.stats.planned_regret, narrow.stats.planned_loss) < 0.05
 
 
-def test_extrapolated_rewards_are_hatched_in_maps_and_shaded_on_lines(narrow):
+def test_where_a_reward_is_only_bounded_lines_are_shaded_and_not_drawn(narrow):
     pytest.importorskip("matplotlib")
     labels = [text.get_text() for text in narrow.plot()[0].get_legend().get_texts()]
-    assert "extrapolated" in labels
+    assert "no data" in labels
+    (curve, *_) = charts.reward_charts(narrow)[0].curves
+    np.testing.assert_array_equal(np.isnan(curve.y), narrow.reward.extrapolated(curve.x))
 
 
 def test_a_reward_through_given_values_is_the_nearest_one():

@@ -67,10 +67,22 @@ def test_colours_leave_out_what_is_extrapolated():
     heights[-1] = -1e6
     reward = certirl.Reward(grid, heights.ravel(), extrapolation=(np.arange(81) >= 63))
     (chart,) = charts.reward_charts(reward)
-    assert chart.hatched_label == "extrapolated" and 0.1 < chart.hatched.mean() < 0.3
-    assert chart.low > -1e6 / 2 and chart.values.min() < -9e5
+    assert chart.hatched_label == "no data" and 0.1 < chart.hatched.mean() < 0.3
+    np.testing.assert_array_equal(np.isnan(chart.values), chart.hatched)
     kept = chart.values[~chart.hatched]
-    assert (chart.low, chart.high) == (kept.min(), kept.max())
+    assert (chart.low, chart.high) == (kept.min(), kept.max()) and chart.low > -1e6 / 2
+
+
+@pytest.mark.parametrize("of_actions", [False, True])
+def test_lines_stop_where_a_reward_is_only_bounded(of_actions):
+    heights, empty = np.array([0.0, 1.0, 2.0, 1.0, -9.0]), np.arange(5) == 4
+    reward = certirl.Reward(certirl.Cells((5,)), heights, extrapolation=empty)
+    (chart,) = charts.reward_charts(reward.with_costs([0.0, 0.5]) if of_actions else reward)
+    ((first, last, *_),) = [span for span in chart.spans if span.label == "no data"]
+    for curve in chart.curves:
+        np.testing.assert_array_equal(np.isnan(curve.y), reward.extrapolated(curve.x))
+    assert len(chart.curves) == 1 + of_actions and chart.low > -6
+    assert (first, last) == (pytest.approx(0.75, abs=0.01), 1.0)
 
 
 def test_margins_within_the_noise_are_hatched_and_do_not_stretch_the_colours():

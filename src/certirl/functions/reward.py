@@ -243,13 +243,16 @@ class Reward(archive.Saved):
         coefficients = self.coefficients if self.n_actions is None else self.coefficients[action]
         return replace(self, basis=self.basis._for_action(action), coefficients=coefficients)
 
-    def __call__(self, states: ArrayLike, action: Actions = None) -> Any:
+    def __call__(self, states: ArrayLike, action: Actions = None, *, extrapolated: str = "bound") -> Any:
         """R(s, a): a float for one state, ``[n]`` for many. States must lie in the domain.
 
         Args:
             states: one, or ``[n, d]``.
             action: one for all states, or one for each ``[n]``; left out for a reward of the state alone.
+            extrapolated: what to give where a log has no data and R is only bounded: the "bound", or "nan".
         """
+        if extrapolated not in ("bound", "nan"):
+            raise ValueError(f'extrapolated must be "bound" or "nan", got {shown(extrapolated)}')
         if self._forgotten:
             raise ValueError(
                 "a file keeps terminal states only where a few boxes describe them, and these it could not: pass them "
@@ -259,6 +262,8 @@ class Reward(archive.Saved):
         values = self._values(rows, self._as_actions(action, len(rows)))
         if self.ended is not None:
             values = np.where(self.ended(rows), self._at_terminal(rows), values)
+        if extrapolated == "nan":
+            values = np.where(self.extrapolated(rows), np.nan, values)
         return like_input(values, states, self.basis.dimension)
 
     def _as_actions(self, action: Actions, count: int) -> NDArray[np.intp] | None:
@@ -296,8 +301,8 @@ class Reward(archive.Saved):
         Example:
             >>> empty = np.array([False, False, True])  # no data near the third grid point
             >>> reward = certirl.Reward(certirl.Cells((3,)), np.zeros(3), extrapolation=empty)
-            >>> reward.extrapolated([-0.5, 0.9])
-            array([False,  True])
+            >>> reward.extrapolated([-0.5, 0.9]), reward([-0.5, 0.9], extrapolated="nan")
+            (array([False,  True]), array([ 0., nan]))
         """
         rows, weights = as_states(states, self.domain), np.zeros(1)
         if self.extrapolation is not None:

@@ -76,6 +76,7 @@ ALONG_PROOF = 240  # cells along each coordinate of a map of a proof by cells
 SEVERAL = 3  # regions of an action that are named in a map
 SEEN = 0.02  # of a map: smaller regions are not named
 ALONG_CELLS = 40  # cells along each coordinate of a map of states
+NO_DATA = "no data"  # where R of a log is only bounded, and not drawn
 
 Plane = tuple[int | str, int | str]
 FIRST: Plane = (0, 1)
@@ -505,8 +506,8 @@ def _single_charts(
     sheet = Sheet.of(function.domain, plane, held, names)
     mask, charts = np.asarray(reward.extrapolated(sheet.states)), list[Map]()
     for name, call in calls.items():
-        values = np.asarray(call(sheet.states))
-        chart = sheet.map(name, label, values, hatched=mask, hatched_label="extrapolated", is_robust=policy is not None)
+        values = np.where(mask, np.nan, call(sheet.states))
+        chart = sheet.map(name, label, values, hatched=mask, hatched_label=NO_DATA, is_robust=policy is not None)
         if policy is not None:
             best = np.where(mask, -1, policy.greedy(sheet.states))
             chart = sheet.divided(chart, best, names, "the best action changes")
@@ -525,7 +526,7 @@ def _function_line(
     s = _line(function.domain)
     mask, is_single = np.asarray(reward.extrapolated(s)), len(calls) == 1
     curves = tuple(
-        Curve("" if is_single else name, s, np.asarray(call(s)), colour=None if is_single else number)
+        Curve("" if is_single else name, s, np.where(mask, np.nan, call(s)), colour=None if is_single else number)
         for number, (name, call) in enumerate(calls.items())
     )
     spans = list[Span]()
@@ -533,8 +534,8 @@ def _function_line(
         best = policy.greedy(s)
         for action in range(policy.n_actions):
             spans += _spans(_borders(s), (best == action) & ~mask, f"{names.action(action)} is best", action)
-    spans += _spans(_borders(s), mask, "extrapolated")
-    low, high = _range([curve.y if mask.all() else curve.y[~mask] for curve in curves])
+    spans += _spans(_borders(s), mask, NO_DATA)
+    low, high = _range([curve.y for curve in curves])
     title = "" if function.ends is None else next(iter(calls))
     return Chart(title, names.coordinate(0, 1), label, curves, tuple(spans), low=low, high=high)
 
@@ -923,19 +924,21 @@ def stability_charts(found: Stability, *, plane: Plane = FIRST) -> tuple[Chart |
     names, reward = Names.of(found), found.whole.reward
     sheet = None if len(found.domain) == 1 else Sheet.of(found.domain, plane, None, names)
     states = _line(found.domain)[:, None] if sheet is None else sheet.states
+    mask = np.asarray(reward.extrapolated(states))
     labels = [names.action(action) for action in range(reward.n_actions or 1)] if reward.of_actions else [""]
     each = zip(labels, *(part.reshape(len(labels), -1) for part in found.band(states)), strict=True)
     if sheet is not None:
-        words: dict[str, Any] = {"hatched": np.asarray(reward.extrapolated(states)), "hatched_label": "extrapolated"}
-        bands = ((name, high - low) for name, _, low, high in each if (high > low).any())
+        words: dict[str, Any] = {"hatched": mask, "hatched_label": NO_DATA}
+        bands = ((name, np.where(mask, np.nan, high - low)) for name, _, low, high in each if (high > low).any())
         label = "width of the band of nine in ten halves"
         return tuple(sheet.map(name, label, width, is_robust=True, **words) for name, width in bands)
     curves = tuple(
-        Curve(name, states[:, 0], middle, low, high, colour=number, band="nine in ten halves")
-        for number, (name, middle, low, high) in enumerate(each)
+        Curve(name, states[:, 0], *np.where(mask, np.nan, lines), colour=number, band="nine in ten halves")
+        for number, (name, *lines) in enumerate(each)
     )
     low, high = _with_bands(curves)
-    return (Chart("", names.coordinate(0, 1), "reward R", curves, low=low, high=high),)
+    spans = tuple(_spans(_borders(states[:, 0]), mask, NO_DATA))
+    return (Chart("", names.coordinate(0, 1), "reward R", curves, spans, low=low, high=high),)
 
 
 # Numbers -------------------------------------------------------------------------------------------------------------

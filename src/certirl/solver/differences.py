@@ -203,9 +203,10 @@ def _answer(log: Transitions, expert: Any, asked: dict[str, Any]) -> Any:
 
 
 def _states_of(answer: Any) -> Array:
-    """States of the box on a mesh, or drawn."""
+    """States of the box on a mesh, or drawn, but for those without data."""
     domain = answer.domain
-    return np.asarray(domain.mesh(201) if len(domain) == 1 else domain.uniform(2_000, np.random.default_rng(0)))
+    states = np.asarray(domain.mesh(201) if len(domain) == 1 else domain.uniform(2_000, np.random.default_rng(0)))
+    return states[~answer.reward.extrapolated(states)]
 
 
 def _of_rewards(solutions: dict[str, Any], states: Array) -> list[Pair]:
