@@ -8,6 +8,7 @@ from certirl.data.demonstrations import _Data, _nearest, chernoff_interval
 from certirl.data.policy import as_policy
 from certirl.fit.regression import held_out_rows
 from certirl.ground.domain import as_domain
+from refusals import refused
 
 
 def boundary(states):
@@ -303,3 +304,19 @@ def test_a_copied_episode_is_no_test_of_the_other():
     held_out = held_out_rows(log)
     which = np.repeat(drawn, 10)
     assert not {*which[held_out]} & {*which[~held_out]} and held_out.any()
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_episodes_that_start_alike_are_no_copies(steps):
+    rng, episodes = np.random.default_rng(0), np.repeat(np.arange(80), steps)
+    states = np.cumsum(rng.normal(0, 0.1, (80, steps)), axis=1)
+    states[:, 0] = 0.0
+    found = certirl.policy_from(states.ravel(), rng.integers(2, size=80 * steps), episodes=episodes)
+    assert found.demonstrations + found.held_out == 80 * steps and "copies" not in str(found)
+
+
+def test_a_file_that_is_read_twice_is_noticed_among_demonstrations(tmp_path):
+    states, actions, episodes = acted(lambda s, rng: s > 0.3, 0)
+    for name in ("monday", "tuesday"):
+        np.savez(tmp_path / f"{name}.npz", state=states, action=actions, episode=episodes)
+    refused("the same data would count twice", certirl.policy_from, str(tmp_path))

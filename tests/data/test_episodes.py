@@ -1,6 +1,7 @@
 """Logs with episodes: pairs, ends, what lies outside; and the records of other libraries, known by their attributes."""
 
 import html
+import re
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -253,7 +254,7 @@ def test_observations_become_states_controls_become_actions_and_angles_go_around
     assert log.actions.tolist() == [0, 2]
     assert log.n_actions == 3
     assert log.next_states[:, 0] == pytest.approx([3.3 - 2 * np.pi, 6.5 - 2 * np.pi])
-    assert "nearest of 3 actions: 0.05 away on average, 0.1 at most" in log.notes[0]
+    assert "nearest of 3 actions (-2, 0, 2): 0.05 away on average, 0.1 at most" in log.notes[0]
     with pytest.raises(ValueError, match="the log holds 0 to 1, nowhere near the controls in actions, 5 to 6: leave"):
         logs.from_episodes([(seen, np.array([0, 1]))], actions=[5, 6])  # the numbers of actions were all action 0
     walk = (np.column_stack([angles, [0.1, 0.2, 0.3]]), np.array([0, 1]))
@@ -284,7 +285,8 @@ def test_observations_become_states_controls_become_actions_and_angles_go_around
         (STEP, {"absorb": "yes"}, "absorb must be True or False"),
         (STEP, {"state": 5}, "state must be a function of observations"),
         (STEP, {"state": lambda s: None}, "must be real numbers, got None"),
-        ([([0.0, 1.0], [0.3])], {"actions": 3}, "actions must list the controls"),
+        ([([0.0, 1.0], [0.3])], {"actions": 3}, "the log holds 1 different control, and actions asks"),
+        ([([0.0, 1.0], [0.3])], {"actions": 0.5}, "actions must list the controls"),
         ([([0.0, 1.0], [0.3])], {"actions": [0.0, 1.0], "n_actions": 3}, "leave n_actions out"),
         ([([0.0, 1.0], [np.nan])], {"actions": [0.0, 1.0]}, "actions must be finite: row 0"),
     ],
@@ -317,3 +319,69 @@ def test_least_squares_on_episodes_learns_that_terminal_states_stay():
     ends = log.terminal & (log.episodes < 0)
     assert ends.sum() == 9
     assert np.array_equal(log.states[ends], log.next_states[ends])
+
+
+def pushed(seed=0, n=2_000):
+    """Pushes about −1, 0 or 1, three in ten of them exactly 0."""
+    rng = np.random.default_rng(seed)
+    states, pushes = rng.uniform(-1, 1, n), rng.choice([-1, 0, 1], n) + rng.normal(0, 0.1, n)
+    pushes[rng.random(n) < 0.3] = 0.0
+    after = np.clip(0.8 * states + 0.2 * pushes + 0.1 * rng.normal(size=n), -1, 1)
+    return {"state": states, "action": pushes, "next_state": after}
+
+
+@pytest.mark.parametrize("actions", [3, "sign", [-1.0, 0.0, 1.0], [[-1.0], [0.0], [1.0]]])
+def test_controls_become_levels_or_signs_in_every_reader_with_the_variance_they_keep(actions, tmp_path):
+    table = pushed()
+    states, pushes, after = table.values()
+    episodes = [([s, n], [push]) for s, n, push in zip(states, after, pushes, strict=True)]
+    logs_of = [logs.read(table, actions=actions), logs.from_episodes(episodes, actions=actions)]
+    np.savez(tmp_path / "log.npz", **table)
+    streamed = logs.stream(tmp_path / "log.npz", actions=actions)
+    for log in logs_of:
+        expected = np.sign(pushes).astype(int) + 1 if actions == "sign" else np.digitize(pushes, [-0.5, 0.5])
+        assert log.n_actions == 3 == streamed.n_actions and (log.actions == expected).mean() > 0.99
+        assert log.action_names == (("negative", "zero", "positive") if actions == "sign" else ())
+        means = np.array([pushes[log.actions == action].mean() for action in range(3)])
+        kept = 1 - ((pushes - means[log.actions]) ** 2).sum() / ((pushes - pushes.mean()) ** 2).sum()
+        (note,) = log.notes
+        assert f"which keeps {kept:.0%} of their variance" in note and kept > (0.6 if actions == "sign" else 0.97)
+    found = certirl.steps.measure(streamed, basis=certirl.Legendre(2))
+    assert np.abs(found.counts - logs_of[0].counts).max() <= 2
+    assert bool(streamed.notes) == (not isinstance(actions, list))
+
+
+def test_levels_of_controls_are_where_they_keep_most_and_signs_those_that_occur():
+    table = pushed()
+    (note,) = logs.read(table, actions=2).notes
+    assert "nearest of 2 actions" in note and int(note.split("keeps ")[1].split("%")[0]) < 80
+    signs = logs.from_episodes([(np.arange(4.0), [0.5, -2.0, 1.0])], actions="sign")
+    assert signs.action_names == ("negative", "positive") and signs.actions.tolist() == [1, 0, 1]
+    exact = logs.from_episodes([([0.0, 0.5, 1.0], [-2.0, 7.0])], actions=2)
+    assert exact.actions.tolist() == [0, 1] and not exact.notes
+
+
+@pytest.mark.parametrize(
+    ("actions", "sentence"),
+    [
+        (1, "actions must be a number of levels of controls, at least 2"),
+        ("signs", "or be a number of levels, or \"sign\", got 'signs'"),
+        (4, "the log holds 3 different controls, and actions asks for 4 levels"),
+        (None, "got 0.5 in row 1; readers of logs cut controls into three levels by actions=3"),
+    ],
+)
+def test_controls_that_cannot_be_cut_are_refused(actions, sentence):
+    refused(re.escape(sentence), logs.from_episodes, [(np.zeros(4), [0.0, 0.5, -1.0])], actions=actions)
+    if actions == 4:
+        several = [(np.zeros(4), np.ones((3, 2)))]
+        refused("actions must list controls, of 2 numbers each as in the log", logs.from_episodes, several, actions=4)
+
+
+@pytest.mark.parametrize(("option", "counts"), [("levels:2", 2), ("levels:-1,0,1", 3), ("sign", 3)])
+def test_the_command_cuts_controls_too(option, counts, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.savez("log.npz", **pushed())
+    asked = ["solve", "log.npz", "--domain", "-1", "1", "--discount", "0.5", "--expert", "0", "--plot", ""]
+    assert main([*asked, "--actions", option]) in (0, 1)
+    assert f"{counts} actions" in str(certirl.load("reward.npz")).replace("(negative", "3 actions")
+    assert "of their variance" in capsys.readouterr().out

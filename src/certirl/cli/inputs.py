@@ -84,9 +84,10 @@ def names_of(options: argparse.Namespace) -> dict[str, Any]:
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:
     """The settings of `certirl.logs.read` and `stream` behind the options."""
+    actions = {"actions" if isinstance(options.actions, tuple) else "n_actions": options.actions}
     return {
         "domain": options.domain,
-        "actions" if isinstance(options.actions, tuple) else "n_actions": options.actions,
+        **(options.actions if isinstance(options.actions, dict) else actions),
         "periodic": options.periodic,
         "exogenous": [int(name) if name.isdecimal() else name for name in options.exogenous or ()],
         "outside": options.outside or OUTSIDE[0],

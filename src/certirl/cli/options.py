@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from certirl.cli.parsing import Table, number, whole
-from certirl.data.episodes import OUTSIDE
+from certirl.data.episodes import OUTSIDE, SIGN
 from certirl.data.tables import MISSING
 from certirl.fit.recover import OBJECTIVES
 from certirl.functions.bases import FAMILIES
@@ -51,7 +51,12 @@ def tail(text: str) -> float | Tail:
 
 
 def actions(text: str) -> Any:
-    """The number of actions, or their names."""
+    """The number of actions; their names; or for controls what readers are told of them, ``{"actions": 3}``."""
+    kind, _, levels = text.partition(":")
+    if kind == "levels" and levels:
+        return {"actions": [number(level) for level in levels.split(",")] if "," in levels else whole(levels)}
+    if text == SIGN:
+        return {"actions": SIGN}
     return tuple(text.split(",")) if "," in text else whole(text)
 
 
@@ -91,7 +96,7 @@ def log(*also: str) -> dict[str, dict[str, str]]:
         "data": {
             "data DATA …": "; ".join([DATA, *also]),
             "--domain LOW HIGH": "interval of the states, once for each coordinate",
-            "--actions ACTIONS": "number, or names: left,right (default: from the data)",
+            "--actions ACTIONS": "number; names left,right; of controls levels:3, levels:-1,0,1, sign",
             "--periodic AXIS": "number of a periodic coordinate, 0 for the first",
             "--exogenous NAME …": "columns of the state that no action moves",
             "--outside OUTSIDE": "states outside (default refuse)",

@@ -275,6 +275,8 @@ def _grouped(
     if groups.shape != actions.shape:
         raise ValueError(f"episodes must have one number for each of {len(actions)} demonstrations, got {groups.shape}")
     first = originals(groups, *states.T, actions)  # an episode that was fitted is no test of its copy
+    _, which, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    first = np.where(sizes[which.reshape(-1)] > 1, first, groups)  # single steps from one start are no copies
     kept, copies = first == groups, len(np.unique(groups[first != groups]))
     if len(np.unique(first)) < FOLDS:
         return np.arange(len(groups)) * PARTS // len(groups), "in {} parts of few episodes", kept, copies

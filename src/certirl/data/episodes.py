@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from certirl.data.transitions import Bias, Transitions, as_names
 from certirl.ground.domain import (
+    MOST_ACTIONS,
     Array,
     Box,
     as_actions,
@@ -30,11 +31,14 @@ from certirl.ground.domain import (
     names_among,
     number_of,
 )
-from certirl.ground.doors import as_array, as_flag, as_flags, as_reals, call, setting, shown
+from certirl.ground.doors import as_array, as_count, as_flag, as_flags, as_reals, call, setting, shown
 from certirl.ground.records import Record, freeze, internal
 
 OUTSIDE = ("refuse", "clip", "drop")
 _BIASED, _WIDEN = "which biases the dynamics near the edge", "widen the domain"
+SIGN, SIGNS = "sign", ("negative", "zero", "positive")
+_LISTED = 8  # levels of controls in a note
+_ROUNDS = 100  # in which levels of controls are moved to the means of those nearest
 _ROUNDING = 1e-6  # of the width: single precision may round a state over the edge of the domain
 
 
@@ -296,8 +300,9 @@ def from_episodes(
             ``Transitions``; or `Steps`. They are recognised by their attributes: neither library is needed.
         domain: the box of states; the smallest box around the data if left out.
         n_actions: the number of actions; the largest in the data plus one if left out.
-        actions: what is behind actions 0, 1, …: their names; or numbers, if the log holds controls, each of which is
-            taken for the nearest one.
+        actions: what is behind actions 0, 1, …: their names; or, if the log holds controls, numbers, each control being
+            taken for the nearest one; how many such levels there are, chosen so that they keep most of the variance of
+            the controls; or "sign". How much of the variance is kept is noted.
         state: a function from observations ``[n, m]`` to states ``[n, d]``, if they differ.
         periodic: periodic coordinates, which are mapped into the domain; the transitions remember them.
         exogenous: coordinates that no action moves; the transitions remember them.
@@ -319,6 +324,11 @@ def from_episodes(
     return conversion.located(len(names), names).transitions(steps, names) if names else conversion.transitions(steps)
 
 
+@internal
+class Signs(tuple[str, ...]):
+    """Names of those signs that controls have, which are the actions."""
+
+
 @dataclass(frozen=True)
 @internal
 class Conversion(Record):
@@ -326,7 +336,7 @@ class Conversion(Record):
 
     domain: Box | None = None
     n_actions: int | None = None
-    actions: tuple[tuple[float, ...], ...] | tuple[str, ...] | None = None
+    actions: tuple[tuple[float, ...], ...] | tuple[str, ...] | int | str | None = None
     state: Callable[[Array], Any] | None = None
     periodic: tuple[int, ...] = ()  # numbers or names, and numbers once they are located
     exogenous: tuple[int, ...] = ()
@@ -343,7 +353,7 @@ class Conversion(Record):
         domain = None if self.domain is None else as_domain(self.domain)
         count = None if self.n_actions is None else as_n_actions(self.n_actions)
         actions = None if self.actions is None else _as_names_or_controls(self.actions)
-        if actions is not None:
+        if isinstance(actions, tuple):
             if count not in (None, len(actions)):
                 raise ValueError(f"actions lists {len(actions)} of them, n_actions is {count}: leave n_actions out")
             count = as_n_actions(len(actions))
@@ -360,7 +370,30 @@ class Conversion(Record):
     @property
     def action_names(self) -> tuple[str, ...]:
         """The names of the actions; empty if they have none."""
-        return () if self.actions is None else tuple(name for name in self.actions if isinstance(name, str))
+        return tuple(name for name in self.actions if isinstance(name, str)) if isinstance(self.actions, tuple) else ()
+
+    @property
+    def takes_controls(self) -> bool:
+        """Whether the log holds controls rather than actions."""
+        return self.actions is not None and (isinstance(self.actions, Signs) or not self.action_names)
+
+    @property
+    def needs_levels(self) -> bool:
+        """Whether the levels of controls are still to be found in the data."""
+        return isinstance(self.actions, int | str)
+
+    def with_levels(self, logged: NDArray[Any]) -> Conversion:
+        """The same with levels for the logged controls, where only their number is known, or that signs count."""
+        if not isinstance(self.actions, int | str):  # `needs_levels`
+            return self
+        controls = _columns(logged)[has_action(logged, controls=True)]
+        if controls.shape[1] != 1:
+            each = f"{setting('actions')} must list controls, of {controls.shape[1]} numbers each as in the log"
+            raise ValueError(f"{each}, got {shown(self.actions)}")
+        if self.actions == SIGN:
+            signs = Signs(SIGNS[int(sign) + 1] for sign in np.unique(np.sign(controls)))
+            return replace(self, actions=signs)
+        return replace(self, actions=[[level] for level in _levels(controls[:, 0], self.actions)])
 
     def located(self, dimension: int, names: Sequence[str]) -> Conversion:
         """The same with the numbers of coordinates for their names; unknown ones are refused."""
@@ -375,22 +408,23 @@ class Conversion(Record):
     @property
     def controls(self) -> Array | None:
         """The controls behind the actions ``[A, m]``; None if the log holds actions."""
-        return None if self.actions is None or self.action_names else np.array(self.actions)
+        return np.array(self.actions) if isinstance(self.actions, tuple) and not self.action_names else None
 
     def transitions(self, steps: Steps, coordinate_names: tuple[str, ...] = ()) -> Transitions:
         """The record of all steps; the names are those of the coordinates before a function of observations."""
-        steps = self.apply(steps)
+        levelled = self.with_levels(steps.actions)
+        steps = levelled.apply(steps)
         return Transitions(
             steps.states,
             steps.actions,
             steps.next_states,
             domain=self.domain,  # type: ignore[arg-type]
-            n_actions=self.n_actions,  # type: ignore[arg-type]
+            n_actions=levelled.n_actions,  # type: ignore[arg-type]
             terminal=steps.terminal,
             episodes=steps.episodes,
             periodic=self.periodic,
             exogenous=self.exogenous,
-            action_names=self.action_names,
+            action_names=levelled.action_names,
             coordinate_names=() if self.state is not None else coordinate_names,
             notes=steps.notes,
             # The parts of an episode depend on each other: no proof may take them for episodes that do not.
@@ -404,7 +438,7 @@ class Conversion(Record):
         if self.state is not None:
             states, after = (_mapped(self.state, values) for values in (steps.states, steps.next_states))
             steps = replace(steps, states=states, next_states=after)
-        actions, notes = self._choices(steps.actions)
+        actions, notes = self.choices(steps.actions)
         is_single = steps.states.dtype == np.float32
         d = steps.states.shape[1] if steps.states.ndim == 2 else 1
         states, after = (as_rows(getattr(steps, name), d, name=name) for name in ("states", "next_states"))
@@ -417,13 +451,16 @@ class Conversion(Record):
             return steps.noted(f"{int(steps.terminal.sum()):,} next states are terminal")
         return _absorbed(steps, count_actions(actions) if self.n_actions is None else self.n_actions)
 
-    def _choices(self, logged: NDArray[Any]) -> tuple[NDArray[np.intp], list[str]]:
-        """Actions ``[n]``: as logged, or the nearest of the controls."""
-        levels = self.controls
-        if levels is None:
+    def choices(self, logged: NDArray[Any]) -> tuple[NDArray[np.intp], list[str]]:
+        """Actions ``[n]``: as logged, or the signs of controls, or the nearest of some; and notes."""
+        if not self.takes_controls:
             return as_actions(logged, n_actions=self.n_actions), []
-        controls = _columns(logged)
+        self = self.with_levels(logged)
+        controls, levels = _columns(logged), self.controls
         controls = as_rows(controls, controls.shape[1], name="actions")
+        if levels is None:
+            signs = np.searchsorted([SIGNS.index(name) - 1 for name in self.action_names], np.sign(controls[:, 0]))
+            return signs, [f"controls were taken for their signs, {_kept(controls, signs)}"]
         if levels.shape[1] != controls.shape[1]:
             raise ValueError(
                 f"the log holds controls of {controls.shape[1]} numbers, actions lists {levels.shape[1]} each"
@@ -438,10 +475,10 @@ class Conversion(Record):
             )
         if gap.max() <= 1e-6 * max(float(np.ptp(levels)), 1e-300):
             return nearest, []
-        return nearest, [
-            f"controls were taken for the nearest of {len(levels)} actions: {gap.mean():.3g} away on average, "
-            f"{gap.max():.3g} at most, as if that made no difference"
-        ]
+        listed = ", ".join(" ".join(f"{number:.3g}" for number in level) for level in levels[:_LISTED])
+        nearby = f"{len(levels)} actions ({listed}{', …' * (len(levels) > _LISTED)})"
+        away = f"{gap.mean():.3g} away on average, {gap.max():.3g} at most"
+        return nearest, [f"controls were taken for the nearest of {nearby}: {away}, {_kept(controls, nearest)}"]
 
     def _inside(self, steps: Steps, domain: Box, is_single: bool) -> Steps:
         """Map periodic coordinates into the domain; refuse, clip or drop what lies outside it."""
@@ -470,6 +507,29 @@ class Conversion(Record):
         if leaving.all():
             raise ValueError(f"{account}; without them nothing is left")
         return inside.where(~leaving).noted(Bias(f"{account}; these transitions were dropped, {_BIASED}", _WIDEN))
+
+
+def _kept(controls: Array, actions: NDArray[np.intp]) -> str:
+    """Which share of the variance of controls ``[n, m]`` lies between those of different actions."""
+    counts = np.maximum(np.bincount(actions), 1)
+    means = np.stack([np.bincount(actions, column) for column in controls.T], axis=1) / counts[:, None]
+    total = float(((controls - controls.mean(axis=0)) ** 2).sum())
+    kept = 1 - float(((controls - means[actions]) ** 2).sum()) / total if total else 1.0
+    return f"which keeps {kept:.0%} of their variance, as if the rest made no difference"
+
+
+def _levels(controls: Array, count: int) -> Array:
+    """Levels, in order, each the mean of the controls ``[n]`` nearest to it, so that they keep much of the variance."""
+    different = np.unique(controls)
+    if len(different) < count:
+        there = number_of(len(different), "different control")
+        raise ValueError(f"the log holds {there}, and actions asks for {count} levels")
+    levels = different[((np.arange(count) + 0.5) / count * len(different)).astype(int)]
+    for _ in range(_ROUNDS):
+        nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, controls)
+        sums, counts = np.bincount(nearest, controls, count), np.bincount(nearest, minlength=count)
+        levels = np.sort(np.where(counts > 0, sums / np.maximum(counts, 1), levels))
+    return levels
 
 
 def _account(beyond: Array, ends: Array, domain: Box, rows: NDArray[np.intp] | None) -> str:
@@ -598,12 +658,16 @@ def _mapped(state: Callable[[Array], Any], observations: Array) -> Array:
     return _columns(states)
 
 
-def _as_names_or_controls(actions: Any) -> tuple[Any, ...]:
-    """Names of actions, all different; or controls, each of one or more numbers."""
+def _as_names_or_controls(actions: Any) -> Any:
+    """Names of actions, all different; controls, each of one or more numbers; their number, or that signs count."""
+    if isinstance(actions, Signs) or (isinstance(actions, str) and actions == SIGN):
+        return actions
+    if isinstance(actions, int | np.integer) and not isinstance(actions, bool):
+        return as_count(actions, "actions", least=2, most=MOST_ACTIONS, meaning="a number of levels of controls")
     if isinstance(actions, str) or not isinstance(actions, Sequence | np.ndarray) or not len(actions):
         raise ValueError(
             "actions must list the controls behind actions 0, 1, …, say [-1.0, 1.0], or their names, say "
-            f'["left", "right"], got {shown(actions)}'
+            f'["left", "right"], or be a number of levels, or "{SIGN}", got {shown(actions)}'
         )
     if all(isinstance(action, str) for action in actions):
         return as_names(actions, len(actions), "actions")

@@ -69,6 +69,7 @@ EPISODE = ("episode", "episode_id", "episode_index", "trajectory", "trajectory_i
 TERMINATED = ("terminated", "terminal")
 _AHEAD = 2  # rows after a batch: the state that its last step leads to, and whether the episode ended there
 _HEAD = 64  # rows that are compared to recognise the same data in two formats
+_THINNED = 4096  # controls of a batch, from which levels are found
 MISSING = ("refuse", "drop")
 _NO_COLUMNS = ("delimiter", "missing", "longest_step")  # settings of `Names` that name no column; the last ones
 _FEW_ACTIONS = 100  # up to which the largest action is the number of actions, whichever of them occur
@@ -289,7 +290,7 @@ class Chunk(Record):
 
     def _paired(self, rows: Steps, **settings: Any) -> Steps:
         """The steps of rows of a table of episodes."""
-        columns, controls = self.columns, self.conversion.controls is not None
+        columns, controls = self.columns, self.conversion.takes_controls
         return rows.by_episode(controls=controls, drops=columns.drops, longest=columns.longest, **settings)
 
     def batches(self, table: Table, rows: int | None = None, section: Section = WHOLE) -> Iterator[Steps]:
@@ -312,7 +313,7 @@ class Chunk(Record):
                 ended += int(over.sum())
             elif columns.by_episode and episodes is None:
                 episodes = np.zeros(len(actions), dtype=np.intp)
-            if self.conversion.controls is None:
+            if not self.conversion.takes_controls:
                 may_miss = (not columns.next_states or columns.drops) and actions.ndim == 1
                 logged = np.where(has_action(actions), actions, 0) if may_miss else actions
                 as_actions(logged, n_actions=self.conversion.n_actions, first=first)
@@ -350,7 +351,7 @@ class Chunk(Record):
         """Refuse rows without a value, and name those outside the domain beside them; ends are known in their order."""
         columns, conversion = self.columns, self.conversion
         wrong = {f"{name} is missing or not finite": rows for name, rows in lacking.items()}
-        actions, controls = flat(cells[columns.action]), conversion.controls is not None
+        actions, controls = flat(cells[columns.action]), conversion.takes_controls
         acted = has_action(actions, controls=controls)
         if ordered and columns.by_episode and not columns.next_states and not columns.by_ends:
             wrong[f"{columns.action} is missing before the end of an episode"] = ~acted & ~_is_last(cells, columns)
@@ -496,10 +497,10 @@ def stream(sources: Any, *, rows: int | None = None, **settings: Any) -> TableSt
     Args:
         sources: a file, a folder, a glob pattern, a data frame, or a list of these.
         rows: of a batch; 2¹⁸ if left out, 2¹⁶ of episodes.
-        **settings: as in `read`. A domain, a number of actions or names of actions that are left out are those of the
-            data, by the statistics of Parquet files or by reading all rows once; so are rows that ``missing`` or
-            ``longest_step`` leave out. A stream does not count the states that it clips, nor last actions without a
-            next state, nor does it compare the times between steps.
+        **settings: as in `read`. A domain, a number of actions, their names or levels of controls that are left out are
+            those of the data, by the statistics of Parquet files or by reading all rows once; so are rows that
+            ``missing`` or ``longest_step`` leave out. A stream does not count the states that it clips, nor last
+            actions without a next state, nor does it compare the times between steps.
 
     Example:
         >>> table = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0, 0.5]}
@@ -513,9 +514,9 @@ def stream(sources: Any, *, rows: int | None = None, **settings: Any) -> TableSt
         other = by_door("use read", "remove those rows before")
         raise ValueError(f"a stream cannot say what it dropped: write {setting('outside', repr('clip'))}, or {other}")
     size = None if rows is None else as_count(rows, "rows", meaning="a positive whole number")
-    chunks = _opened(sources, names, conversion, rows=size)
+    chunks, levels = _with_levels(_opened(sources, names, conversion, rows=size))
     parts = [part for chunk in chunks for part in chunk.cut()]
-    return replace(_with_extent(parts), notes=_left_out(parts))
+    return replace(_with_extent(parts), notes=(*levels, *_left_out(parts)))
 
 
 def read(sources: Any, **settings: Any) -> Transitions:
@@ -554,6 +555,21 @@ def read(sources: Any, **settings: Any) -> Transitions:
                 if len(steps):
                     conversion.apply(steps)  # finds the table, if the fault is in one of them
         raise ValueError(f"{chunks[0].name}{' …' * (len(chunks) > 1)}: {problem}") from None
+
+
+def _with_levels(chunks: list[Chunk]) -> tuple[list[Chunk], list[str]]:
+    """The chunks with levels of controls where only their number is known, from rows all over the tables; and notes."""
+    conversion, seen = chunks[0].conversion, []
+    if not conversion.needs_levels:
+        return chunks, []
+    for chunk in chunks:
+        with in_table(chunk.name):
+            for rows in chunk.batches(chunk.table(), chunk.rows):
+                controls = rows.actions[has_action(rows.actions, controls=True)]
+                signs = np.unique(np.sign(controls), axis=0, return_index=True)[1]
+                seen += [controls[signs], controls[:: len(controls) // _THINNED + 1]]
+    levelled = conversion.with_levels(np.concatenate(seen))
+    return [replace(chunk, conversion=levelled) for chunk in chunks], levelled.choices(np.concatenate(seen))[1]
 
 
 def _left_out(chunks: Sequence[Chunk]) -> tuple[str, ...]:
@@ -698,7 +714,7 @@ def _check_formats(chunks: Sequence[Chunk]) -> None:
 def _with_action_names(chunks: Sequence[Chunk]) -> list[Chunk]:
     """The chunks; if their actions are names, these are numbered as asked for, or in sorted order."""
     conversion, texts = chunks[0].conversion, set[str]()
-    if conversion.controls is not None:
+    if conversion.takes_controls:
         return list(chunks)
     named = []
     for chunk in chunks:

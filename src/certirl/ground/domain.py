@@ -222,7 +222,7 @@ def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) ->
         row = int(whole.argmin())
         raise ValueError(
             f"actions must be whole numbers 0, 1, …, got {float(raw[row]):.12g} in row {first + row}; "
-            "map names or torques to numbers first"
+            + by_door("readers of logs cut controls into three levels by actions=3", "--actions levels:3 cuts controls")
         )
     if raw.size and raw.max() >= (MOST_ACTIONS if n_actions is None else n_actions):
         row = int((raw >= (MOST_ACTIONS if n_actions is None else n_actions)).argmax())

@@ -926,15 +926,16 @@ def stability_charts(found: Stability, *, plane: Plane = FIRST) -> tuple[Chart |
     states = _line(found.domain)[:, None] if sheet is None else sheet.states
     mask = np.asarray(reward.extrapolated(states))
     labels = [names.action(action) for action in range(reward.n_actions or 1)] if reward.of_actions else [""]
-    each = zip(labels, *(part.reshape(len(labels), -1) for part in found.band(states)), strict=True)
+    drawn = (np.where(mask, np.nan, part.reshape(len(labels), -1)) for part in found.band(states))
+    each = zip(labels, *drawn, strict=True)
     if sheet is not None:
         words: dict[str, Any] = {"hatched": mask, "hatched_label": NO_DATA}
-        bands = ((name, np.where(mask, np.nan, high - low)) for name, _, low, high in each if (high > low).any())
+        bands = ((name, high - low) for name, _, low, high in each if (high > low).any())
         label = "width of the band of nine in ten halves"
         return tuple(sheet.map(name, label, width, is_robust=True, **words) for name, width in bands)
     curves = tuple(
-        Curve(name, states[:, 0], *np.where(mask, np.nan, lines), colour=number, band="nine in ten halves")
-        for number, (name, *lines) in enumerate(each)
+        Curve(name, states[:, 0], middle, low, high, colour=number, band="nine in ten halves")
+        for number, (name, middle, low, high) in enumerate(each)
     )
     low, high = _with_bands(curves)
     spans = tuple(_spans(_borders(states[:, 0]), mask, NO_DATA))
