@@ -385,3 +385,48 @@ def test_the_command_cuts_controls_too(option, counts, tmp_path, monkeypatch, ca
     assert main([*asked, "--actions", option]) in (0, 1)
     assert f"{counts} actions" in str(certirl.load("reward.npz")).replace("(negative", "3 actions")
     assert "of their variance" in capsys.readouterr().out
+
+
+def test_what_came_before_becomes_a_coordinate_of_each_step_that_follows_one():
+    walks = [([[0.1, 5.0], [0.2, 6.0], [0.3, 7.0], [0.4, 8.0]], [1, 0, 2], True), ([[0.5, 5.0], [0.6, 5.5]], [1])]
+    asked = {"domain": ((0, 1), (0, 10)), "periodic": ["angle"], "exogenous": ["angle"]}
+    asked |= {"coordinate_names": ["place", "angle"], "n_actions": 3}
+    log = logs.from_episodes(walks, lag=1, **asked)
+    assert log.coordinate_names == ("place", "angle", "previous action") and log.domain == ((0, 1), (0, 10), (0, 2))
+    assert log.states[:2].tolist() == [[0.2, 6.0, 1.0], [0.3, 7.0, 0.0]]
+    assert log.next_states[:2].tolist() == [[0.3, 7.0, 0.0], [0.4, 8.0, 2.0]] and log.actions[:2].tolist() == [0, 2]
+    assert log.states[2:].tolist() == [[0.4, 8.0, 2.0]] * 3 and log.terminal.tolist() == [False] + [True] * 4
+    assert "the action of the step before is a coordinate; 2 steps without one before left out" in log.notes
+    older = logs.from_episodes(walks, lag=("state", "action"), absorb=False, **asked)
+    assert older.states[0].tolist() == [0.2, 6.0, 0.1, 5.0, 1.0] and older.next_states[0, 2:].tolist() == [
+        0.2,
+        6.0,
+        0.0,
+    ]
+    assert older.periodic == older.exogenous == (1, 3) and older.coordinate_names[2:4] == (
+        "previous place",
+        "previous angle",
+    )
+    plain = logs.from_episodes(walks, lag="state")
+    assert plain.domain_from_data and plain.coordinate_names == ()
+
+
+@pytest.mark.parametrize(
+    ("lag", "sentence"),
+    [(2, 'lag must be "action", "state" or both, got 2'), ("speed", "got 'speed'"), (["state", "state"], "or both")],
+)
+def test_a_lag_is_of_the_action_or_the_state(lag, sentence):
+    refused(sentence, logs.from_episodes, WALKS, lag=lag)
+    refused("lag leaves nothing: no step follows another", logs.from_episodes, STEP, lag=1)
+    table = {"state": [0.0, 0.5], "action": [0, 1], "next_state": [0.5, 1.0]}
+    refused("lag needs rows of episodes, in their order", logs.read, table, lag=1)
+    refused("a stream has no steps before: leave lag out, or use read", logs.stream, table, lag=1)
+
+
+def test_the_command_takes_a_lag(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    states, actions = np.random.default_rng(0).uniform(-1, 1, 300), np.arange(300) % 2
+    rows = np.column_stack([np.arange(300), states, actions])
+    np.savetxt("log.csv", rows, delimiter=",", header="time,state,action", comments="")
+    main(["coverage", "log.csv", "--domain", "-1", "1", "--step", "time", "--lag", "action"])
+    assert "[-1, 1] × [0, 1]" in (said := capsys.readouterr().out) and "1 step without one before left out" in said

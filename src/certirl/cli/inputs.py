@@ -91,6 +91,7 @@ def reading(options: argparse.Namespace) -> dict[str, Any]:
         "periodic": options.periodic,
         "exogenous": [int(name) if name.isdecimal() else name for name in options.exogenous or ()],
         "outside": options.outside or OUTSIDE[0],
+        "lag": options.lag or (),
         **names_of(options),
     }
 

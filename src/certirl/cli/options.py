@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from certirl.cli.parsing import Table, number, whole
-from certirl.data.episodes import OUTSIDE, SIGN
+from certirl.data.episodes import LAGS, OUTSIDE, SIGN
 from certirl.data.tables import MISSING
 from certirl.fit.recover import OBJECTIVES
 from certirl.functions.bases import FAMILIES
@@ -79,6 +79,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "FOLDER": {"type": folder},
     "FAMILY": {"choices": [name.lower() for name in FAMILIES]},
     "OUTSIDE": {"choices": OUTSIDE},
+    "LAG": {"choices": LAGS},
     "MISSING": {"choices": MISSING},
     "TIME": {"type": float},
     "OBJECTIVE": {"choices": OBJECTIVES},
@@ -96,10 +97,11 @@ def log(*also: str) -> dict[str, dict[str, str]]:
         "data": {
             "data DATA …": "; ".join([DATA, *also]),
             "--domain LOW HIGH": "interval of the states, once for each coordinate",
-            "--actions ACTIONS": "number; names left,right; of controls levels:3, levels:-1,0,1, sign",
+            "--actions ACTIONS": "number, names left,right, or of controls levels:3, sign",
             "--periodic AXIS": "number of a periodic coordinate, 0 for the first",
             "--exogenous NAME …": "columns of the state that no action moves",
             "--outside OUTSIDE": "states outside (default refuse)",
+            "--lag LAG …": "of the step before, as a coordinate",
         },
         "columns of tables, if they have other names": {
             "--state NAME …": "columns of the state",

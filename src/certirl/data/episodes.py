@@ -34,7 +34,7 @@ from certirl.ground.domain import (
 from certirl.ground.doors import as_array, as_count, as_flag, as_flags, as_reals, call, setting, shown
 from certirl.ground.records import Record, freeze, internal
 
-OUTSIDE = ("refuse", "clip", "drop")
+OUTSIDE, LAGS = ("refuse", "clip", "drop"), ("action", "state")
 _BIASED, _WIDEN = "which biases the dynamics near the edge", "widen the domain"
 SIGN, SIGNS = "sign", ("negative", "zero", "positive")
 _LISTED = 8  # levels of controls in a note
@@ -290,6 +290,7 @@ def from_episodes(
     exogenous: Sequence[int | str] = (),
     outside: str = "refuse",
     absorb: bool = True,
+    lag: int | str | Sequence[str] = (),
     coordinate_names: Sequence[str] = (),
 ) -> Transitions:
     """Turn logged episodes into transitions: never across episodes, terminal states absorbing.
@@ -309,6 +310,8 @@ def from_episodes(
         outside: what to do with states outside the domain: "refuse" with an account of them, "clip" to its edge, or
             "drop" their transitions; the last two are noted.
         absorb: add rows that lead from each terminal state to itself, one for every action.
+        lag: "action", or 1, makes the action of the step before a coordinate, "state" its state; both may be listed.
+            Steps without one before are then left out.
         coordinate_names: the name of each coordinate of the state, which ``periodic`` and ``exogenous`` may use.
 
     Example:
@@ -318,7 +321,7 @@ def from_episodes(
         5 transitions on [0, 1]; per action: 2, 3
           1 terminal state was made absorbing, by 2 rows from each to itself
     """
-    settings: Any = (domain, n_actions, actions, state, periodic, exogenous, outside, absorb)
+    settings: Any = (domain, n_actions, actions, state, periodic, exogenous, outside, absorb, lag)
     steps = source if isinstance(source, Steps) else steps_in(source)
     conversion, names = Conversion(*settings), as_names(coordinate_names, len(coordinate_names), "coordinates")
     return conversion.located(len(names), names).transitions(steps, names) if names else conversion.transitions(steps)
@@ -342,6 +345,7 @@ class Conversion(Record):
     exogenous: tuple[int, ...] = ()
     outside: str = "refuse"
     absorb: bool = True
+    lag: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.outside not in OUTSIDE:
@@ -363,7 +367,7 @@ class Conversion(Record):
         if domain is None and self.outside != OUTSIDE[0]:
             raise ValueError(f"{setting('outside', repr(self.outside))} needs a domain: write {box}")
         absorb = as_flag(self.absorb, "absorb")
-        freeze(self, domain=domain, n_actions=count, actions=actions, absorb=absorb)
+        freeze(self, domain=domain, n_actions=count, actions=actions, absorb=absorb, lag=_as_lag(self.lag))
         if domain is not None and not names_among(self.periodic) + names_among(self.exogenous):
             freeze(self, **self._located(len(domain), ()))
 
@@ -384,16 +388,15 @@ class Conversion(Record):
 
     def with_levels(self, logged: NDArray[Any]) -> Conversion:
         """The same with levels for the logged controls, where only their number is known, or that signs count."""
-        if not isinstance(self.actions, int | str):  # `needs_levels`
+        if not isinstance(self.actions, int | str):
             return self
         controls = _columns(logged)[has_action(logged, controls=True)]
         if controls.shape[1] != 1:
             each = f"{setting('actions')} must list controls, of {controls.shape[1]} numbers each as in the log"
             raise ValueError(f"{each}, got {shown(self.actions)}")
-        if self.actions == SIGN:
-            signs = Signs(SIGNS[int(sign) + 1] for sign in np.unique(np.sign(controls)))
-            return replace(self, actions=signs)
-        return replace(self, actions=[[level] for level in _levels(controls[:, 0], self.actions)])
+        if isinstance(self.actions, str):
+            return replace(self, actions=Signs(SIGNS[int(sign) + 1] for sign in np.unique(np.sign(controls))))
+        return replace(self, actions=tuple((level,) for level in _levels(controls[:, 0], self.actions).tolist()))
 
     def located(self, dimension: int, names: Sequence[str]) -> Conversion:
         """The same with the numbers of coordinates for their names; unknown ones are refused."""
@@ -414,18 +417,17 @@ class Conversion(Record):
         """The record of all steps; the names are those of the coordinates before a function of observations."""
         levelled = self.with_levels(steps.actions)
         steps = levelled.apply(steps)
+        n_actions = count_actions(steps.actions) if levelled.n_actions is None else levelled.n_actions
+        names = () if self.state is not None else coordinate_names
         return Transitions(
             steps.states,
             steps.actions,
             steps.next_states,
-            domain=self.domain,  # type: ignore[arg-type]
-            n_actions=levelled.n_actions,  # type: ignore[arg-type]
+            n_actions=n_actions,
             terminal=steps.terminal,
             episodes=steps.episodes,
-            periodic=self.periodic,
-            exogenous=self.exogenous,
             action_names=levelled.action_names,
-            coordinate_names=() if self.state is not None else coordinate_names,
+            **self._described(steps.states.shape[1], n_actions, names),
             notes=steps.notes,
             # The parts of an episode depend on each other: no proof may take them for episodes that do not.
             independent=False if steps.episodes is not None and any(steps.left_out.values()) else None,
@@ -445,6 +447,8 @@ class Conversion(Record):
         steps = replace(steps, states=states, actions=actions, next_states=after).noted(*notes)
         if self.domain is not None:
             steps = self._inside(steps, self.domain, is_single)
+        if self.lag:
+            steps = self._lagged(steps)
         if steps.terminal is None or not steps.terminal.any():
             return steps
         if not self.absorb:
@@ -479,6 +483,39 @@ class Conversion(Record):
         nearby = f"{len(levels)} actions ({listed}{', …' * (len(levels) > _LISTED)})"
         away = f"{gap.mean():.3g} away on average, {gap.max():.3g} at most"
         return nearest, [f"controls were taken for the nearest of {nearby}: {away}, {_kept(controls, nearest)}"]
+
+    def _axes(self, d: int) -> list[int]:
+        """Which coordinate of a step each coordinate is, -1 for its action, those of the step before after its own."""
+        older = {"state": [*range(d)], "action": [-1]}
+        return [*range(d), *(axis for kind in self.lag for axis in older[kind])]
+
+    def _lagged(self, steps: Steps) -> Steps:
+        """The steps that follow another of their episode, with what came before as coordinates."""
+        if steps.episodes is None:
+            raise ValueError(f"{setting('lag')} needs rows of episodes, in their order: name the column of the episode")
+        follows = (steps.episodes[1:] == steps.episodes[:-1]) & (steps.episodes[1:] != -1)
+        rows = np.flatnonzero(follows & (steps.next_states[:-1] == steps.states[1:]).all(axis=1)) + 1
+        if not len(rows):
+            raise ValueError(f"{setting('lag')} leaves nothing: no step follows another of its episode")
+        d = steps.states.shape[1]
+        own = np.column_stack([steps.states, steps.actions])[:, self._axes(d)[d:]]
+        kept, left = steps.where(rows), number_of(len(steps) - len(rows), "step")
+        states, after = np.hstack([kept.states, own[rows - 1]]), np.hstack([kept.next_states, own[rows]])
+        what = f"the {' and the '.join(self.lag)} of the step before {'is a' if len(own.T) == 1 else 'are'} coordinate"
+        lost = f"{left} without one before left out"
+        return replace(kept, states=states, next_states=after).noted(f"{what}{'s' * (len(own.T) > 1)}; {lost}")
+
+    def _described(self, total: int, n_actions: int, names: tuple[str, ...]) -> dict[str, Any]:
+        """The domain, periodic and exogenous coordinates and the names of ``total`` coordinates."""
+        d = (total - self.lag.count("action")) // (1 + self.lag.count("state"))
+        axes, named = self._axes(d), (*names, "action")
+        sides = None if self.domain is None else (*self.domain, (0.0, max(n_actions - 1.0, 1.0)))
+        return {
+            "domain": None if sides is None else [sides[axis] for axis in axes],
+            "periodic": [number for number, axis in enumerate(axes) if axis in self.periodic],
+            "exogenous": [number for number, axis in enumerate(axes) if axis in self.exogenous],
+            "coordinate_names": names and ["previous " * (n >= d) + named[axis] for n, axis in enumerate(axes)],
+        }
 
     def _inside(self, steps: Steps, domain: Box, is_single: bool) -> Steps:
         """Map periodic coordinates into the domain; refuse, clip or drop what lies outside it."""
@@ -520,15 +557,16 @@ def _kept(controls: Array, actions: NDArray[np.intp]) -> str:
 
 def _levels(controls: Array, count: int) -> Array:
     """Levels, in order, each the mean of the controls ``[n]`` nearest to it, so that they keep much of the variance."""
-    different = np.unique(controls)
+    different, counts = np.unique(controls, return_counts=True)
     if len(different) < count:
         there = number_of(len(different), "different control")
         raise ValueError(f"the log holds {there}, and actions asks for {count} levels")
+    rows, sums = (np.append(0, np.cumsum(weights)) for weights in (counts, counts * different))
     levels = different[((np.arange(count) + 0.5) / count * len(different)).astype(int)]
     for _ in range(_ROUNDS):
-        nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, controls)
-        sums, counts = np.bincount(nearest, controls, count), np.bincount(nearest, minlength=count)
-        levels = np.sort(np.where(counts > 0, sums / np.maximum(counts, 1), levels))
+        ends = np.concatenate([[0], np.searchsorted(different, (levels[1:] + levels[:-1]) / 2), [len(different)]])
+        near = np.diff(rows[ends])
+        levels = np.where(near > 0, np.diff(sums[ends]) / np.maximum(near, 1), levels)
     return levels
 
 
@@ -656,6 +694,14 @@ def _mapped(state: Callable[[Array], Any], observations: Array) -> Array:
             f"state(observations) got {len(observations)} observations and returned shape {list(states.shape)}"
         )
     return _columns(states)
+
+
+def _as_lag(lag: Any) -> tuple[str, ...]:
+    """What of the step before becomes coordinates."""
+    listed = ("action",) if lag == 1 and not isinstance(lag, bool) else (lag,) if isinstance(lag, str) else lag
+    if not isinstance(listed, list | tuple) or not {*listed} <= {*LAGS} or len({*listed}) < len(listed):
+        raise ValueError(f'{setting("lag")} must be "action", "state" or both, got {shown(lag)}')
+    return tuple(listed)
 
 
 def _as_names_or_controls(actions: Any) -> Any:

@@ -514,6 +514,8 @@ def stream(sources: Any, *, rows: int | None = None, **settings: Any) -> TableSt
         other = by_door("use read", "remove those rows before")
         raise ValueError(f"a stream cannot say what it dropped: write {setting('outside', repr('clip'))}, or {other}")
     size = None if rows is None else as_count(rows, "rows", meaning="a positive whole number")
+    if conversion.lag:
+        raise ValueError(f"a stream has no steps before: leave {setting('lag')} out{by_door(', or use read', '')}")
     chunks, levels = _with_levels(_opened(sources, names, conversion, rows=size))
     parts = [part for chunk in chunks for part in chunk.cut()]
     return replace(_with_extent(parts), notes=(*levels, *_left_out(parts)))
@@ -529,7 +531,7 @@ def read(sources: Any, **settings: Any) -> Transitions:
             delimiter of text files; where episodes end: ``missing="drop"`` leaves out rows without a value, and
             ``longest_step=`` is the longest step, in units of the column step, seconds of times; and what to make of
             the rows, as in `from_episodes`: domain, n_actions, actions, state (a function), periodic, exogenous,
-            outside, absorb. ``periodic`` and ``exogenous`` name coordinates of the state, by numbers or columns.
+            outside, absorb, lag. ``periodic`` and ``exogenous`` name coordinates of the state, by numbers or columns.
             Actions that are names are numbered in sorted order, or in the order of ``actions``.
 
     Example:
