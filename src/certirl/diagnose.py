@@ -4,7 +4,8 @@ from certirl.data.coverage import coverage
 from certirl.data.independence import find_components as components
 from certirl.data.independence import independent
 from certirl.data.memory import diagnose_memory as memory
+from certirl.data.predictors import diagnose_predictors as predictors
 from certirl.fit.choose import diagnose_columns as columns
 
-__all__ = ["columns", "components", "coverage", "independent", "memory"]
+__all__ = ["columns", "components", "coverage", "independent", "memory", "predictors"]
 __dir__ = __all__.copy

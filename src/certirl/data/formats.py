@@ -41,6 +41,7 @@ Converter = Callable[[str], float]
 _HASHED = 2**16
 _HEAD = 64  # rows at either end that identify a data frame
 _BLOCK = 2**16  # rows of a part of a data frame
+_MOST_NAMES = 20  # of a column that may predict actions
 _LOOKED_AT = 1000  # lines of a text file in which decimal commas are looked for
 # What libraries raise if they cannot read a file.
 _DAMAGES = (
@@ -113,6 +114,9 @@ class Columns(NamedTuple):
         if self.episode is None:
             which = f"a new episode after each row with {' or '.join(self.ends)}" if self.ends else "one episode"
         return f"{which}; {after}; {ends}"
+
+
+_ONLY = Columns((), (), "", None, None, None, None, False, 0)  # of a table in which one column is looked at
 
 
 def _number(text: str) -> float:
@@ -249,6 +253,28 @@ class Table(ABC):
             if len(texts) > MOST_ACTIONS:
                 raise ValueError(f"the column {column} holds more than {MOST_ACTIONS:,} different names of actions")
         return texts
+
+    def described(self, name: str) -> tuple[str, Array] | None:
+        """A column in words, and as numbers of size 1 or so ``[n, m]``: of times the hour, of names which one it is.
+
+        None for a column of lists, of one value, or of many names.
+        """
+        import pyarrow as pa
+
+        cells = pa.concat_arrays([column[name] for column in self.raw([name], _BLOCK)])
+        try:
+            numbers = np.asarray(_converted(cells, name, _ONLY._replace(action=name), _number, 0), dtype=np.float64)
+        except ValueError:
+            try:
+                hours = _converted(cells, name, _ONLY._replace(step=name), _time, 0) / 3600 * (2 * np.pi / 24)
+                return f"the hour of {name}", np.stack([np.cos(hours), np.sin(hours)], axis=1)
+            except ValueError:
+                names, which = np.unique(np.array([str(cell) for cell in cells.to_pylist()]), return_inverse=True)
+                return (name, np.eye(len(names))[which.reshape(-1)]) if 1 < len(names) <= _MOST_NAMES else None
+        low, high = np.nanpercentile(numbers, [1, 99]) if np.isfinite(numbers).any() else (0.0, 0.0)
+        if numbers.ndim > 1 or not high > low:
+            return None
+        return name, np.clip((np.nan_to_num(numbers, nan=low) - low) / (high - low), -1, 2)[:, None]
 
     def sections(self, columns: Columns, rows: int) -> list[Section]:
         """Cut the table into sections of at least ``rows`` rows, where they can be read by themselves."""

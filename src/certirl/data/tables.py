@@ -574,6 +574,32 @@ def _with_levels(chunks: list[Chunk]) -> tuple[list[Chunk], list[str]]:
     return [replace(chunk, conversion=levelled) for chunk in chunks], levelled.choices(np.concatenate(seen))[1]
 
 
+def with_further_columns(sources: Any, **settings: Any) -> tuple[Transitions, dict[str, Array]]:
+    """The log of tables, without absorbing rows, and of each row what the columns that are no coordinates hold."""
+    chunks = _opened(sources, *_split({"absorb": False, **settings}))
+    return read(sources, **{**settings, "absorb": False}), further_columns(chunks)
+
+
+def further_columns(chunks: Sequence[Chunk]) -> dict[str, Array]:
+    """What the other columns of tables say of each of their transitions, by name, if all of the tables have them."""
+    parts, found, start = [], dict[str, list[Any]](), 0
+    for chunk in chunks:
+        with in_table(chunk.name):
+            table, steps = chunk.table(), chunk.loaded()
+            parts.append(replace(steps, rows=start + np.asarray(steps.rows)))
+            start += table.count()
+            columns = chunk.columns
+            known = {*columns.states, *columns.next_states, columns.action, *columns.ends, columns.episode}
+            for name in table.names:
+                is_time = name == columns.step and is_number(str(table.first_value(name)))
+                described = None if name in known or is_time else table.described(name)
+                if described is not None:
+                    found.setdefault(described[0], []).append(described[1])
+    rows = chunks[0].conversion.apply(_joined(parts)).rows
+    alike = {name: each for name, each in found.items() if len({values.shape[1] for values in each}) == 1}
+    return {name: np.concatenate(each)[rows] for name, each in alike.items() if len(each) == len(chunks)}
+
+
 def _left_out(chunks: Sequence[Chunk]) -> tuple[str, ...]:
     """Notes on rows without a value and on long steps, which are counted in one pass if they are to end episodes."""
     columns = chunks[0].columns
