@@ -118,8 +118,6 @@ def test_wrong_calls_are_refused_in_a_sentence():
     full = product(Legendre(3), Legendre(3), index="full")
     with pytest.raises(ValueError, match="every simpler product"):
         certirl.solve(PROBLEM, expert=0, discount=0.7, basis=full, columns=8, delta=0.05, rng=0)
-    with pytest.raises(ValueError, match=r"3 coordinates at most.*certirl\.trials\.scenario"):
-        certirl.solve(FOUR, expert=0, discount=0.7, delta=0.05, rng=0)
     with pytest.raises(ValueError, match="a tail from derivatives is for one coordinate"):
         certirl.certify(
             lambda s: s[:, 0],
@@ -134,7 +132,15 @@ def test_wrong_calls_are_refused_in_a_sentence():
         )
 
 
-FOUR = Moving(((-1.0, 1.0),) * 4, (0.1, -0.1), keep=0.5, std=0.2)
+@pytest.mark.parametrize("expert", [0, lambda states: states[:, 0] > 0], ids=["one action", "switching"])
+def test_more_than_three_coordinates_are_sent_to_scenarios(expert):
+    four = Moving(((-1.0, 1.0),) * 4, (0.1, -0.1), keep=0.5, std=0.2)
+    asked = {"expert": expert, "discount": 0.7, "rng": 0, "delta": 0.05}
+    with pytest.raises(ValueError, match=r"for 3 coordinates at most.*certirl\.trials\.scenario"):
+        certirl.certify(lambda states: states[:, 0], four, columns=product(*[Legendre(2)] * 4), **asked)
+    for components in (None, [[0, 1, 2, 3]])[: 2 - callable(expert)]:
+        with pytest.raises(ValueError, match=r"for 3 coordinates at most.*certirl\.trials\.scenario"):
+            certirl.solve(four, components=components, **asked)
 
 
 @pytest.mark.slow

@@ -199,34 +199,6 @@ def test_three_coordinates_work_alike():
     assert not found.holds and "60 × 60 × 60 cells" in str(found.tube.grid)
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"tube": 3.0}, "tube must be a half-width strictly between 0 and 2"),
-        ({"columns": COLUMNS.resized(5)}, "hold every simpler product"),
-    ],
-)
-def test_what_cannot_be_certified_gets_a_sentence(case, change, sentence):
-    settings = {"expert": case.expert, "discount": 0.7, "columns": COLUMNS, "tail": 0} | change
-    with pytest.raises(ValueError, match=sentence):
-        certirl.certify(case.reward, case.truth.problem, samples=2_000, rng=0, **settings)
-
-
-def test_more_than_three_coordinates_are_sent_to_scenarios():
-    class Four:
-        n_actions, domain = 2, ((-1, 1),) * 4
-
-        def sample(self, states, action, rng):
-            return rng.uniform(-1, 1, states.shape)
-
-    settings = {"expert": lambda s: (s[:, 0] > 0).astype(int), "discount": 0.7, "rng": 0}
-    with pytest.raises(ValueError, match=r"for 3 coordinates at most.*certirl.trials.scenario"):
-        certirl.solve(Four(), delta=0.1, tail=0, **settings)
-    columns = certirl.product(*[certirl.Legendre(2)] * 4)
-    with pytest.raises(ValueError, match=r"for 3 coordinates at most.*certirl.trials.scenario"):
-        certirl.certify(lambda s: s[:, 0], Four(), tail=0, columns=columns, **settings)
-
-
 @pytest.mark.slow
 def test_solve_chooses_columns_by_the_tail_and_ends_with_what_it_has():
     whirl = Whirl(drift=((0.5, 0.5), (-0.5, -0.5)), angle=0.4, shrink=0.4, noise=0.8)

@@ -7,7 +7,7 @@ import certirl
 import files
 from certirl.proof.certify import certify
 from solved import POLYNOMIAL as PROBLEM
-from solved import solution
+from solved import certified, solution
 
 COLUMNS = certirl.Legendre(3).on(PROBLEM.domain)
 GIVEN = {"discount": 0.7, "expert": 0, "columns": COLUMNS, "rng": 1}
@@ -77,21 +77,15 @@ def test_any_function_can_be_certified():
         assert found.margin <= exact.margin + 1e-9  # its range is known less well
 
 
-def test_a_solution_brings_its_own_problem():
-    solution = certirl.solve(
-        PROBLEM, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=20_000, rng=0
-    )
-    assert certify(solution, PROBLEM, tail=0, samples=50_000, rng=1).holds
+def test_a_solution_brings_its_own_problem(certificate):
+    assert certify(solution(), PROBLEM, tail=0, samples=50_000, rng=1).margin == certificate.margin
 
 
 def test_a_certificate_survives_the_file(tmp_path):
-    solution = certirl.solve(
-        PROBLEM, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0, rng=0
-    )
-    again = certirl.load(solution.save(tmp_path / "proof.npz"))
-    for one, other in ((again, solution), (again.certificate, solution.certificate)):
+    again = certirl.load(certified().save(tmp_path / "proof.npz"))
+    for one, other in ((again, certified()), (again.certificate, certified().certificate)):
         assert files.lines_of(one) == files.lines_of(other)
-    (one,), (other,) = again.certificate.grounds, solution.certificate.grounds
+    (one,), (other,) = again.certificate.grounds, certified().certificate.grounds
     np.testing.assert_array_equal(one.evidence.residual_moments, other.evidence.residual_moments)
 
 

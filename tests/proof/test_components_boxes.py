@@ -136,17 +136,6 @@ def test_a_certificate_adds_up_the_bounds_of_lines_and_boxes(tmp_path):
     np.testing.assert_array_equal(one.operator_moments, other.operator_moments)
 
 
-def test_components_too_large_for_a_certificate_are_refused():
-    class Four:
-        n_actions, domain = 2, ((-1.0, 1.0),) * 4
-
-        def sample(self, states, action, rng):
-            return rng.uniform(-1, 1, states.shape)
-
-    with pytest.raises(ValueError, match="a certificate over a whole box is for 3 coordinates at most"):
-        certirl.solve(Four(), expert=0, components=[[0, 1, 2, 3]], discount=0.7, delta=0.1, rng=0)
-
-
 def test_a_conflict_in_boxes_stays_undetermined_when_a_proof_is_asked_for():
     ALIKE = Moving(((-1.0, 1.0),) * 3, (0.0, 0.0), keep=0.5, std=0.3)
     asked = {"components": [[0], [1, 2]], "discount": 0.7, "columns": [3, 6], "rng": 0}

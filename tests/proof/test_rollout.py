@@ -6,19 +6,24 @@ import pytest
 import certirl
 from certirl.proof import rollout
 from certirl.proof.rollout import rollout_check
+from solved import POLYNOMIAL as PROBLEM
+from solved import solution
 from systems import Moving
 
-PROBLEM = certirl.problems.random_polynomial(seed=7)
-SOLUTION = certirl.solve(PROBLEM, expert=0, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=100_000, rng=0)
 SETTINGS = {"states": 20, "samples": 3000, "rng": 0}
-CHECK = rollout_check(SOLUTION, PROBLEM, **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def right():
+    """What is said of a right reward."""
+    return rollout_check(solution(), PROBLEM, **SETTINGS)
 
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("problem", "reward", "expert"),
     [
-        (PROBLEM, SOLUTION.reward, 0),
+        (PROBLEM, lambda s: solution().reward(s), 0),
         (PROBLEM, lambda s: np.sin(3 * s[:, 0]), 1),
         (certirl.problems.thermostat(), lambda s: s, 0),
         (certirl.problems.circle(), np.cos, 2),
@@ -42,16 +47,16 @@ def test_the_truncation_is_a_bound():
     assert one.truncation == pytest.approx(0.8 * (warmth(25.0) - warmth(15.0)) / 0.2)
 
 
-def test_a_correct_reward_passes():
-    assert CHECK.agrees and CHECK.contradicted == 0
-    assert CHECK.states[0, 0] == -1 and CHECK.states[-1, 0] == 1
-    text = str(CHECK)
+def test_a_correct_reward_passes(right):
+    assert right.agrees and right.contradicted == 0
+    assert right.states[0, 0] == -1 and right.states[-1, 0] == 1
+    text = str(right)
     assert "all favour the expert" in text and "3,000 rollouts of 6 steps from each of 20 states" in text
-    assert f"{CHECK.truncation:.2g}" in text and len(text.splitlines()) == 4
+    assert f"{right.truncation:.2g}" in text and len(text.splitlines()) == 4
 
 
 def test_a_wrong_reward_is_contradicted():
-    check = rollout_check(lambda s: -SOLUTION.reward(s), PROBLEM, discount=0.7, **SETTINGS)
+    check = rollout_check(lambda s: -solution().reward(s), PROBLEM, discount=0.7, **SETTINGS)
     assert not check.agrees and check.contradicted > 30
     assert f"{check.contradicted} contradict the reward" in str(check)
 
@@ -99,18 +104,18 @@ def test_equal_actions_are_rarely_contradicted():
     assert np.mean(shares) == pytest.approx(0.954, abs=0.03)
 
 
-def test_same_rng_same_result_whatever_the_chunks(monkeypatch):
-    again = rollout_check(SOLUTION, PROBLEM, **SETTINGS)
-    np.testing.assert_array_equal(again.advantage, CHECK.advantage)
-    other = rollout_check(SOLUTION, PROBLEM, **(SETTINGS | {"rng": 1}))
-    assert not np.array_equal(other.advantage, CHECK.advantage)
+def test_same_rng_same_result_whatever_the_chunks(right, monkeypatch):
+    again = rollout_check(solution(), PROBLEM, **SETTINGS)
+    np.testing.assert_array_equal(again.advantage, right.advantage)
+    other = rollout_check(solution(), PROBLEM, **(SETTINGS | {"rng": 1}))
+    assert not np.array_equal(other.advantage, right.advantage)
     monkeypatch.setattr(rollout, "ROWS", 777)
-    apart = rollout_check(SOLUTION, PROBLEM, **(SETTINGS | {"samples": 300}))
-    errors = np.hypot(apart.standard_error, CHECK.standard_error)
-    assert (np.abs(apart.advantage - CHECK.advantage) <= 5 * errors).all()
+    apart = rollout_check(solution(), PROBLEM, **(SETTINGS | {"samples": 300}))
+    errors = np.hypot(apart.standard_error, right.standard_error)
+    assert (np.abs(apart.advantage - right.advantage) <= 5 * errors).all()
 
 
-def test_common_random_numbers_take_noise_off():
+def test_common_random_numbers_take_noise_off(right):
     class Apart:
         n_actions, domain = PROBLEM.n_actions, PROBLEM.domain
 
@@ -118,14 +123,14 @@ def test_common_random_numbers_take_noise_off():
             rng.random(action + 1)  # shifts the random numbers of each action
             return PROBLEM.sample(states, action, rng)
 
-    apart = rollout_check(SOLUTION, Apart(), **SETTINGS)
-    assert CHECK.standard_error.mean() < 0.8 * apart.standard_error.mean()
+    apart = rollout_check(solution(), Apart(), **SETTINGS)
+    assert right.standard_error.mean() < 0.8 * apart.standard_error.mean()
 
 
 def test_start_states_may_be_given_and_may_be_a_single_one():
-    given = rollout_check(SOLUTION, PROBLEM, states=[-0.5, 0.5], samples=50, rng=0)
+    given = rollout_check(solution(), PROBLEM, states=[-0.5, 0.5], samples=50, rng=0)
     np.testing.assert_array_equal(given.states, [[-0.5], [0.5]])
-    assert rollout_check(SOLUTION, PROBLEM, states=1, samples=50, rng=0).states.tolist() == [[0.0]]
+    assert rollout_check(solution(), PROBLEM, states=1, samples=50, rng=0).states.tolist() == [[0.0]]
 
 
 def test_several_coordinates():
@@ -137,15 +142,15 @@ def test_several_coordinates():
 @pytest.mark.parametrize(
     ("reward", "settings", "sentence"),
     [
-        (SOLUTION, {"states": 0}, "how many to start from, at least 1, got 0"),
-        (SOLUTION, {"states": 2.5}, "how many to start from, at least 1, got 2.5"),
-        (SOLUTION, {"states": []}, "at least one start state"),
-        (SOLUTION, {"states": [0.0, 3.0]}, "1 of 2 states lie outside the domain"),
-        (SOLUTION, {"steps": 0}, "steps must be a whole number, at least 1, got 0"),
-        (SOLUTION, {"samples": 1}, "samples must be a whole number, at least 2, got 1"),
-        (SOLUTION, {"discount": 1.0}, "discount must be a number strictly between 0 and 1, got 1.0"),
-        (SOLUTION, {"expert": 3}, "expert must be one of the actions 0 … 2, got 3"),
-        (SOLUTION, {"rng": None}, "rng is needed"),
+        (None, {"states": 0}, "how many to start from, at least 1, got 0"),
+        (None, {"states": 2.5}, "how many to start from, at least 1, got 2.5"),
+        (None, {"states": []}, "at least one start state"),
+        (None, {"states": [0.0, 3.0]}, "1 of 2 states lie outside the domain"),
+        (None, {"steps": 0}, "steps must be a whole number, at least 1, got 0"),
+        (None, {"samples": 1}, "samples must be a whole number, at least 2, got 1"),
+        (None, {"discount": 1.0}, "discount must be a number strictly between 0 and 1, got 1.0"),
+        (None, {"expert": 3}, "expert must be one of the actions 0 … 2, got 3"),
+        (None, {"rng": None}, "rng is needed"),
         (np.cos, {}, "pass discount=0.9, say"),
         (5, {"discount": 0.5}, "must be a function of states, a Reward or a Solution, got int"),
         (lambda s: np.log(-1 - 0 * s), {"discount": 0.5}, "must be finite at every state of the domain, but it is nan"),
@@ -155,15 +160,17 @@ def test_several_coordinates():
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_bad_input_gets_a_sentence(reward, settings, sentence):
     with pytest.raises((ValueError, TypeError), match=sentence):
-        rollout_check(reward, PROBLEM, **({"states": 5, "samples": 20, "rng": 0} | settings))
+        rollout_check(
+            solution() if reward is None else reward, PROBLEM, **({"states": 5, "samples": 20, "rng": 0} | settings)
+        )
 
 
 def test_what_is_no_simulator_and_what_has_no_reward_are_refused():
     with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
-        rollout_check(SOLUTION, object(), rng=0)
+        rollout_check(solution(), object(), rng=0)
     data = certirl.steps.sample(PROBLEM, basis=certirl.Legendre(5), samples=50, rng=0)
     with pytest.raises(TypeError, match="pass a simulator"):
-        rollout_check(SOLUTION, data, rng=0)
+        rollout_check(solution(), data, rng=0)
     unsolvable = certirl.problems.unsolvable(seed=1)
     nothing = certirl.steps.recover(certirl.steps.bellman(unsolvable.operators(certirl.Legendre(11)), discount=0.7))
     with pytest.raises(ValueError, match="there is no reward to check: no reward in this class"):

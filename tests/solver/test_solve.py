@@ -11,7 +11,7 @@ from certirl.data.simulator import as_generator, draw
 from certirl.data.transitions import CHUNK
 from certirl.fit.choose import best_columns
 from sizes import sizes
-from solved import THREE_ACTIONS as PROBLEM
+from solved import POLYNOMIAL as PROBLEM
 from systems import Moving
 
 SETTINGS = {"basis": certirl.Legendre(11), "discount": 0.7, "expert": 0, "rng": 0, "samples": 10_000}
