@@ -47,11 +47,11 @@ def test_the_forecast_is_the_first_line_and_changes_nothing(capsys):
         "columns": 3,
         "delta": 0.05,
         "tail": 0,
-        "samples": 20_000,
+        "samples": 6_000,
     }
     shown = certirl.solve(PROBLEM, rng=0, progress=True, **asked)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("certirl: a proof from at most 60,000 transitions takes about ")
+    assert lines[0].startswith("certirl: a proof from at most 18,000 transitions takes about ")
     assert sum("a proof from" in line for line in lines) == 1 and len(lines) > 1
     silent = certirl.solve(PROBLEM, rng=0, progress=False, **asked)
     assert capsys.readouterr().err == "" and silent.certificate.margin == shown.certificate.margin

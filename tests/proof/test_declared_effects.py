@@ -6,6 +6,7 @@ import pytest
 import certirl
 import certirl_check
 from certirl import Legendre
+from sizes import sizes
 from systems import Coins, Moving
 
 COINS = Coins((0.5,), (0.4,))  # action 0; action 1 leads to 0.8
@@ -29,8 +30,9 @@ def true_margin(reward):
     return 0.1 * (high - low)  # V(s) = R(s) + γV(0.8), and the coin falls left with probability 0.1 there
 
 
-def test_no_row_of_the_declared_action_is_needed_and_nothing_proved_is_false():
-    for seed in range(12):
+@pytest.mark.parametrize("count", sizes(4, 12))
+def test_no_row_of_the_declared_action_is_needed_and_nothing_proved_is_false(count):
+    for seed in range(count):
         solution = certirl.solve(tossed(4_000, seed), effects={1: to_the_right}, **ASKED | {"rng": seed})
         proof = solution.certificate
         assert solution.status == "certified" and 0 < proof.margin < true_margin(solution.reward)
