@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from certirl_check.enclosures import Enclosure, Floats, enclosed, logarithm
+from certirl_check.enclosures import Enclosure, Floats, enclosed, logarithm, reciprocal
 
 
 def growth_above(share: Floats, order: int = 2) -> Floats:
@@ -19,7 +19,7 @@ def growth_above(share: Floats, order: int = 2) -> Floats:
     few, many = Enclosure(np.where(small, share, 0.0)), Enclosure(np.where(small, 0.5, share))
     series, rest, power = Enclosure(np.zeros(share.shape)), -logarithm(1.0 - many), enclosed(1.0)
     for j in reversed(range(20)):
-        series = series * few + 1.0 / enclosed(float(j + order))
+        series = series * few + reciprocal(j + order)
     for i in range(1, order):
         power = power * many
         rest = rest - power / float(i)

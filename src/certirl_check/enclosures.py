@@ -11,6 +11,7 @@ logarithm are sums of their series. Nothing of the rest of the library is used.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -93,9 +94,11 @@ class Enclosure:
         return -self + other
 
     def __mul__(self, other: Any) -> Enclosure:
-        y = enclosed(other)
-        middle = self.middle * y.middle
-        error = np.abs(self.middle) * y.radius + self.radius * (np.abs(y.middle) + y.radius)
+        if isinstance(other, Enclosure):
+            middle = self.middle * other.middle
+            error = np.abs(self.middle) * other.radius + self.radius * (np.abs(other.middle) + other.radius)
+        else:
+            middle, error = self.middle * other, self.radius * np.abs(other)
         return Enclosure(middle, (error + U * np.abs(middle)) * _MORE + _TINY)
 
     __radd__, __rmul__ = __add__, __mul__
@@ -152,6 +155,12 @@ class Enclosure:
 def enclosed(x: Any) -> Enclosure:
     """Exact numbers, or an enclosure as it is."""
     return x if isinstance(x, Enclosure) else Enclosure(x)
+
+
+@cache
+def reciprocal(n: int) -> Enclosure:
+    """1/n."""
+    return 1.0 / enclosed(float(n))
 
 
 def between(low: Floats, high: Floats) -> Enclosure:
@@ -216,7 +225,7 @@ def logarithm(x: Any) -> Enclosure:
     z = (Enclosure(m) - 1.0) / (Enclosure(m) + 1.0)
     square, total = z * z, Enclosure(np.zeros(y.shape))
     for n in reversed(range(14)):
-        total = total * square + 1.0 / enclosed(2.0 * n + 1)
+        total = total * square + reciprocal(2 * n + 1)
     exact = Enclosure(k.astype(float)) * _LN2 + 2.0 * z * total
     # The terms left out are below 0.18^29; what is near the middle has a logarithm that is no farther than this.
     return exact + Enclosure(np.zeros(y.shape), (1e-20 + y.radius / y.below) * _MORE)

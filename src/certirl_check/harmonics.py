@@ -24,6 +24,7 @@ _MOVES, _MOST_CELLS = (0.006, 0.06), 1_000_000  # how far an expansion of size 1
 # and of a box, and the most cells
 _MOST_VALUES = 1 << 20  # function values of one minimum
 _TOLERANCE = {1: 1e-9, 2: 1e-7}  # of the range of values: how far below the least value its bound may be
+_PARTS = {1: 8, 2: 3, 3: 2}  # into which a box is divided along each coordinate; a round takes as long as many boxes
 _WIDER = 1 + 1e-12  # covers the rounding of the few operations that it multiplies
 
 
@@ -527,7 +528,7 @@ class Functions:
         Along a line f is a sum of waves of frequencies up to σ, and if it is within M of a middle then f'² + σ²f² ≤
         σ²M² (Duffin and Schaeffer) and |f''| ≤ σ²M: from the centre of a box f falls by σ√(M² − f²) + σ²M/2 at most.
         """
-        counts, rest = self.counts(8.0, 1), curve[1:]
+        counts, rest, parts = self.counts(8.0, 1), curve[1:], _PARTS[min(len(self.axes), 3)]
         if not len(rest):
             return float(curve.below[0]), float(curve.above[0])
         spread = [axis.spread(n) for axis, n in zip(self.axes, counts, strict=True)]
@@ -539,16 +540,16 @@ class Functions:
         slack = _TOLERANCE[min(len(counts), 2)] * (high - low) + 4 * float(values.radius.max())
         steps = [axis.step(n) for axis, n in zip(self.axes, counts, strict=True)]
         sigma, size = math.pi * _WIDER * float(self._farthest(steps)), len(values)
-        numbers, halves = (np.indices(n).reshape(len(counts), -1) for n in (counts, (2,) * len(counts)))
-        while True:  # box j of n along a coordinate is divided into 2j and 2j + 1 of 2n
+        numbers, within = (np.indices(n).reshape(len(counts), -1) for n in (counts, (parts,) * len(counts)))
+        while True:  # box j of n along a coordinate is divided into p parts: pj, pj + 1, … of pn
             below = values.below - 1e-15 * (high - low)
             floors, floor = _floors(below, sigma, floor, ceiling, best - slack)
             divided = floors < best - slack
-            size += int(divided.sum()) << len(counts)
+            size += int(divided.sum()) * within.shape[1]
             if not divided.any() or size > _MOST_VALUES:
                 return float((curve[0] + (floor - 1e-14 * (high - low))).below), float((curve[0] + best).above)
-            numbers = (2 * numbers[:, divided, None] + halves[:, None]).reshape(len(counts), -1)
-            sigma, counts = sigma / 2, tuple(2 * n for n in counts)
+            numbers = (parts * numbers[:, divided, None] + within[:, None]).reshape(len(counts), -1)
+            sigma, counts = sigma / parts * _WIDER, tuple(parts * n for n in counts)
             places = [axis.points(n, number) for axis, n, number in zip(self.axes, counts, numbers, strict=True)]
             blocks = range(0, len(places[0]), _ROWS)
             values = joined([self.at_places([t[i : i + _ROWS] for t in places])[:, 1:] @ rest for i in blocks])

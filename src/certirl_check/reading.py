@@ -67,8 +67,11 @@ class Expert:
     @cached_property
     def away(self) -> Floats:
         """From every middle to that of the nearest cell that is not steady; infinite if all are ``[c_1, …, c_d]``."""
-        squares = np.where(self.steady, np.inf, 0.0)
-        for axis, side in enumerate(self.sides):
+        numbers = np.arange(self.shape[0]).reshape(-1, *[1] * (len(self.shape) - 1))
+        before, after = np.where(self.steady, -np.inf, numbers), np.where(self.steady, np.inf, numbers)
+        steps = numbers - np.maximum.accumulate(before), np.minimum.accumulate(after[::-1])[::-1] - numbers
+        squares = (np.minimum(*steps) * self.sides[0]) ** 2  # along the first coordinate alone
+        for axis, side in enumerate(self.sides[1:], 1):
             before = np.moveaxis(squares, axis, 0)
             after = before.copy()
             for step in range(1, len(before)):
