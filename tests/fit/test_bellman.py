@@ -114,3 +114,31 @@ def test_a_bad_discount_is_one_sentence(discount):
 def test_an_unknown_expert_is_one_sentence():
     with pytest.raises(ValueError, match="one of the actions"):
         certirl.steps.bellman(PROBLEM.operators(certirl.Legendre(3)), discount=0.5, expert=3)
+
+
+@pytest.mark.parametrize("objective", ["l1", "max-margin"])
+def test_given_operators_lead_to_the_reward_of_exact_ones(objective):
+    exact = PROBLEM.operators(certirl.Legendre(7), columns=3)
+    given = certirl.steps.operators(exact.Z.tolist(), exact.basis)
+    pair = [
+        certirl.steps.recover(certirl.steps.bellman(each, discount=0.7), objective=objective).reward.coefficients
+        for each in (exact, given)
+    ]
+    np.testing.assert_array_equal(*pair)
+
+
+def test_given_operators_do_not_pretend_to_know_their_errors():
+    given = certirl.steps.operators(PROBLEM.operators(certirl.Legendre(7)).Z, certirl.Legendre(7))
+    criterion = certirl.steps.bellman(given, discount=0.7)
+    assert np.isnan(criterion.error_forms(np.eye(7)[1])).all()
+    for objective in ("least-variance", "smoothest"):
+        with pytest.raises(ValueError, match="not known of given ones: write objective='l1'"):
+            certirl.steps.recover(criterion, objective=objective)
+
+
+@pytest.mark.parametrize(
+    "Z", [np.eye(3), np.ones((2, 4, 3)), np.ones((2, 3, 4)), np.ones((1, 3, 3)), np.full((2, 3, 3), np.nan)]
+)
+def test_given_operators_of_a_wrong_shape_are_refused(Z):
+    with pytest.raises(ValueError, match="Z must be"):
+        certirl.steps.operators(Z, certirl.Legendre(3))

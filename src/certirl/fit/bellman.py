@@ -14,7 +14,7 @@ from certirl.data.policy import no_action
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis
 from certirl.ground.domain import Array
-from certirl.ground.doors import as_probability, typed
+from certirl.ground.doors import as_probability, as_reals, typed
 from certirl.ground.records import Record
 
 FORMS = ("least-squares", "mean")
@@ -31,11 +31,11 @@ class Operators(Record):
         basis: the rows φ_1 … φ_k; the columns are its first k_s functions.
         Z: ``[A, k, k_s]``.
         noise: covariances of φ(s') − E[φ(s') | s] within and between actions, averaged over the states
-            ``[A, A, k, k]``; zero between actions unless they were drawn with common random numbers.
+            ``[A, A, k, k]``; zero between actions unless they were drawn with common random numbers, NaN if given.
         precision: (Σ x xᵀ)⁻¹ per action ``[A, k_s, k_s]``; the variance of a least-squares estimate is noise times
-            this. Zero if exact, NaN (not known) in the mean form.
-        counts: transitions per action ``[A]``; zeros when exact.
-        form: "least-squares", "mean" or "exact".
+            this. Zero if exact, NaN (not known) in the mean form and if given.
+        counts: transitions per action ``[A]``; zeros when exact or given.
+        form: "least-squares", "mean", "exact" or "given".
         condition: the worst condition number of a Gram matrix of the states.
 
     Example:
@@ -119,6 +119,41 @@ def estimate(
         Z[:, 0, 0] = 1.0
     noise = (noise + noise.transpose(1, 0, 3, 2)) / 2
     return Operators(moments.rows, Z, noise, precision, moments.counts, form, condition)
+
+
+@typed
+def operators(Z: Any, basis: Basis) -> Operators:
+    """Operators that were estimated elsewhere, or are known: for `bellman` and `recover`.
+
+    What an estimate from transitions knows beside Z is lost: the error of Z. So the program cannot weigh it
+    (``recover(…, objective="l1")`` or ``"max-margin"``), margins have no standard error, and nothing is proved.
+
+    Args:
+        Z: ``P_a φ_i ≈ Σ_j Z^a_ij φ_j``, ``[A, k, k_s]``. The first row, of the constant function, is taken as (1, 0, …).
+        basis: the functions φ, k of them, on their domain.
+
+    Example:
+        >>> basis = certirl.Legendre(3)
+        >>> drift = np.array([np.diag([1.0, 0.5, 0.2]), np.diag([1.0, 0.5, 0.2])])
+        >>> drift[0, 1, 0], drift[1, 1, 0] = 0.5, -0.5  # action 0 moves states up, action 1 down
+        >>> criterion = certirl.steps.bellman(certirl.steps.operators(drift, basis), discount=0.7, expert=0)
+        >>> reward = certirl.steps.recover(criterion, objective="l1").reward
+        >>> reward(0.9) > reward(-0.9)
+        True
+    """
+    matrices = np.array(as_reals(Z, "Z"), dtype=np.float64)
+    k = basis.size
+    if matrices.ndim != 3 or matrices.shape[1] != k or not 1 <= matrices.shape[2] <= k or len(matrices) < 2:
+        raise ValueError(
+            f"Z must be matrices [A, {k}, k_s] of at least two actions, with at most {k} columns, for {basis}; "
+            f"got shape {list(matrices.shape)}"
+        )
+    if not np.isfinite(matrices).all():
+        raise ValueError("Z must be finite numbers")
+    matrices[:, 0] = np.eye(matrices.shape[2])[0]
+    A, ks = len(matrices), matrices.shape[2]
+    unknown = np.full((A, A, k, k), np.nan), np.full((A, ks, ks), np.nan)
+    return Operators(basis, matrices, *unknown, np.zeros(A, dtype=np.int64), "given", float("nan"))
 
 
 def _as_moments(data: Moments | Transitions, basis: Basis | None, columns: int | None) -> Moments:

@@ -20,7 +20,8 @@ from certirl.ground.doors import as_count, as_listed, as_number, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.status import Finding, Reason
 
-OBJECTIVES = ("smoothest", "least-variance", "l1", "max-margin")
+WEIGHED = ("smoothest", "least-variance")  # by the errors of the operators
+OBJECTIVES = (*WEIGHED, "l1", "max-margin")
 BETWEEN = "least-variance and l1"  # a reward between the two
 SHARE = 0.8  # of the best margin, in standard deviations of V: what the smoothest reward keeps
 PRICES, HALVED = (-4.0, 6.0), 9  # powers of ten between which its price of roughness is sought, and the halvings
@@ -167,6 +168,11 @@ def recover(
     """
     criteria, components = _as_criteria(criteria, components)
     _check(objective, slack, tolerance, max_rounds)
+    if objective in WEIGHED and any(np.isnan(criterion.noise).any() for criterion in criteria):
+        raise ValueError(
+            f"objective={objective!r} weighs the errors of the operators, which are not known of given ones: write "
+            "objective='l1' or 'max-margin'"
+        )
     if len(criteria) > 1 and (cover is not None or slack is not None):
         raise ValueError("several components are solved with all constraints at all states: leave cover and slack out")
     return _solved(_Task(criteria, components, objective), slack, cover, tolerance, max_rounds)
@@ -237,7 +243,7 @@ class _Task:
         self.criteria, self.components, self.objective = criteria, components, objective
         self.units = np.ones(len(criteria[0].alternatives)) if units is None else units
         # Least variance uses value coordinates, where the constant is free; the others use reward coordinates.
-        self.in_values = objective in ("smoothest", "least-variance")
+        self.in_values = objective in WEIGHED
         self.first = 1 if self.in_values else 0
         self.matrices = [
             (distinct(c) / self.units)[:, None, None] * (c.advantage if self.in_values else c.F)[:, self.first :, :]

@@ -28,16 +28,26 @@ if TYPE_CHECKING:
 class Functions(Record):
     """Functions f_1 … f_k of states, of which rewards and values are sums ``Σ c_i f_i(s)``.
 
+    Functions of your own are a frozen dataclass with ``size``, ``domain`` and ``values``; what further methods return is
+    what can be said of any functions, and a subclass that knows more overrides them: `value_range` if it can prove one.
+
     Attributes:
         size: the number of functions, k.
         dimension: the number of coordinates of a state, d.
         domain: the box on which they are defined, one (low, high) for each coordinate.
 
     Example:
-        >>> for functions in (certirl.Legendre(3), certirl.Cells((5,))):
-        ...     print(functions.size, functions.dimension, functions.values([0.5]).shape)
-        3 1 (1, 3)
-        5 1 (1, 5)
+        >>> from dataclasses import dataclass
+        >>> from certirl.functions.functions import Functions
+        >>> @dataclass(frozen=True)
+        ... class Powers(Functions):
+        ...     size: int
+        ...     domain = ((-1.0, 1.0),)
+        ...
+        ...     def values(self, states):
+        ...         return np.reshape(states, (-1, 1)) ** np.arange(self.size)
+        >>> certirl.Reward(Powers(3), [1.0, 0.0, -1.0])([0.0, 0.5])
+        array([1.  , 0.75])
     """
 
     has_derivatives: ClassVar[bool] = False
@@ -55,11 +65,20 @@ class Functions(Record):
         def values(self, states: ArrayLike) -> Array:
             """f_i(s) for each state ``[n, k]``."""
 
-        def combined(self, states: ArrayLike, coefficients: Array) -> Array:
-            """Σ c_i f_i(s) for each state ``[n]``."""
+    def combined(self, states: ArrayLike, coefficients: Array) -> Array:
+        """Σ c_i f_i(s) for each state ``[n]``.
 
-        def _terms(self, coefficients: Array) -> tuple[Term, ...]:
-            """Σ c_i f_i for writers of formulas."""
+        Example:
+            >>> certirl.Cells((3,)).combined([0.5], np.array([0.0, 2.0, 1.0]))
+            array([1.5])
+        """
+        return np.asarray(self.values(states) @ coefficients)
+
+    def _terms(self, coefficients: Array) -> tuple[Term, ...]:
+        """Σ c_i f_i for writers of formulas."""
+        from certirl.functions.formulas import Named
+
+        return (Named(f"a sum of functions of {type(self).__name__}", 1.0),)
 
     @property
     def dimension(self) -> int:

@@ -28,7 +28,7 @@ from certirl.functions.formulas import Formula, Group
 from certirl.functions.functions import Actions, Functions, by_action, of_actions
 from certirl.ground import archive
 from certirl.ground.archive import Shape, Words
-from certirl.ground.domain import Array, Box, as_actions, as_states, like_input
+from certirl.ground.domain import Array, Box, as_actions, as_domain, as_states, like_input
 from certirl.ground.doors import (
     as_count,
     as_flag,
@@ -340,7 +340,7 @@ class Reward(archive.Saved):
     @property
     def domain(self) -> Box:
         """The box of the states."""
-        return self.basis.domain
+        return as_domain(self.basis.domain)
 
     @property
     def components(self) -> tuple[Component, ...]:
