@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Functions(Record):
     """Functions f_1 … f_k of states, of which rewards and values are sums ``Σ c_i f_i(s)``.
 
-    Functions of your own are a frozen dataclass with ``size``, ``domain`` and ``values``; what further methods return is
-    what can be said of any functions, and a subclass that knows more overrides them: `value_range` if it can prove one.
+    Functions of your own are a frozen dataclass with ``size``, ``domain`` and ``values``. What the other methods return
+    holds of all functions; a subclass that knows more overrides them, as `value_range` where it can prove one.
 
     Attributes:
         size: the number of functions, k.
