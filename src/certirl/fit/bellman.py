@@ -129,7 +129,7 @@ def operators(Z: Any, basis: Basis) -> Operators:
     (``recover(…, objective="l1")`` or ``"max-margin"``), margins have no standard error, and nothing is proved.
 
     Args:
-        Z: ``P_a φ_i ≈ Σ_j Z^a_ij φ_j``, ``[A, k, k_s]``. The first row, of the constant function, is taken as (1, 0, …).
+        Z: ``P_a φ_i ≈ Σ_j Z^a_ij φ_j``, ``[A, k, k_s]``; the first row, of the constant, is taken as (1, 0, …).
         basis: the functions φ, k of them, on their domain.
 
     Example:
