@@ -101,6 +101,36 @@ def test_numbers_of_the_comparison_are_those_of_the_study():
         assert f"| {method} | {' | '.join(cells)} |".replace("%", " %").replace("|  |", "| |") in page, method
 
 
+def counts(name):
+    """Of a study of soundness: runs, with spoiled rewards, certified, falsely, and with a bound above the truth."""
+    found = json.loads((ROOT / f"experiments/results/{name}.json").read_text())["result"]
+    words = [
+        ("runs",),
+        ("of which barely wrong rewards", "barely wrong rewards", "of which wrong rewards"),
+        ("certified",),
+        ("false certificates", "certified falsely", "false"),
+        ("bounds above the truth", "some bound exceeds the truth", "margin above the truth"),
+    ]
+    rows = [found["all"]] if "all" in found else list(found.get("by delta", {"": found}).values())
+    if name == "episodes":
+        rows = [row for kind in found.values() for row in kind["all steps"].values() if isinstance(row, dict)]
+    numbers = [sum(next((row[word] for word in each if word in row), 0) for row in rows) for each in words]
+    kinds = found.get("certified, of runs, by kind", {})  # of experts who switch
+    numbers[1] += found.get("spoiled", {"runs": 0})["runs"]
+    numbers[1] += sum(count for kind, (_, count) in kinds.items() if kind.startswith("barely"))
+    return numbers
+
+
+def test_no_certificate_of_the_studies_was_false_and_their_table_counts_them():
+    table = (ROOT / "experiments/README.md").read_text().split("| study | results | runs |")[1].split("\n\n")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    assert len(rows) == 10
+    for _, name, *numbers in rows[:-1]:
+        assert numbers == [f"{number:,}" for number in counts(name.strip("`"))], name
+    total = [sum(int(row[place].replace(",", "")) for row in rows[:-1]) for place in range(2, 7)]
+    assert rows[-1][2:] == [f"{number:,}" for number in total] and total[-2:] == [0, 0]
+
+
 def resolved(name):
     """The object of a dotted name, imported as far as its modules go."""
     if name in importlib.import_module("certirl").__all__ or "." not in name:
