@@ -142,3 +142,33 @@ def test_no_proof_rests_on_a_log_with_memory():
 def test_what_is_no_log_is_refused():
     with pytest.raises(TypeError, match=r"log must be certirl.Transitions, in the order of time, got"):
         certirl.diagnose.memory(ROOM.dynamics)
+
+
+def table_of(log, **further):
+    """A log in the order of time as a table of one episode, its last state without an action."""
+    states = np.concatenate([log.states, log.next_states[-1:]])
+    actions = np.append(log.actions.astype(float), np.nan)
+    columns = {name: np.append(values, 0.0) for name, values in further.items()}
+    return {"place": states[:, 0], "speed": states[:, 1], "push": actions, "t": np.arange(len(states)), **columns}
+
+
+def test_a_column_of_the_table_that_explains_what_is_left_open_is_named():
+    read = {"state": ("place", "speed"), "action": "push", "step": "t", "domain": ((-1, 1), (-1, 1))}
+    holding = {"discount": 0.9, "expert": lambda s: np.digitize(-(s[:, 0] + 0.8 * s[:, 1]), (-0.1, 0.1)), "rng": 0}
+    for seed in range(3):
+        log = tracker(seed, hidden=1.0)
+        wave = log.next_states[:, 1] - 0.95 * log.states[:, 1] - 0.12 * (log.actions - 1)  # beside the noise
+        further = {"wind": wave, "junk": np.random.default_rng(seed).normal(size=len(log))}
+        found = certirl.diagnose.memory(certirl.logs.read(table_of(log, **further), **read))
+        assert found.column == "wind" and found.column_share > 0.6
+        junk = certirl.logs.read(table_of(log, junk=further["junk"]), **read)
+        found = certirl.diagnose.memory(junk)
+        assert found.column == "" and "such as the state or the action of the step before (lag=" in found.cure
+        assert certirl.logs.read(table_of(tracker(seed), **further), **read).where(log.actions >= 0).further is None
+    log = certirl.logs.read(table_of(tracker(2, hidden=1.0), wind=further["wind"]), **read)
+    first = str(certirl.solve(log, **holding)).splitlines()[0]
+    assert "depends on the step before" in first and "add wind of the table to the state, which explains" in first
+    asked = {"discount": 0.9, "expert": 1, "delta": 0.05, "reward_range": (-1, 0)}
+    asked |= {"columns": certirl.product(certirl.Legendre(3), certirl.Legendre(3))}
+    with pytest.raises(ValueError, match="add wind of the table to the state"):
+        certirl.certify(lambda states: -(states[:, 0] ** 2), log, **asked)

@@ -247,9 +247,22 @@ def test_known_noise_is_refused_from_the_inequality_of_dvoretzky_kiefer_and_wolf
 
 
 def test_the_levels_of_all_intervals_add_up_to_what_may_be_wrong(monkeypatch):
-    """Three lengths for each action: together they refuse true noise with half of the probability of this test."""
+    """Three lengths and five λ for each action: together they refuse true noise with half of the stated probability."""
     levels, plain = [], contradictions.excess
     monkeypatch.setattr(contradictions, "excess", lambda *asked: levels.append(asked[-1]) or plain(*asked))
     certirl.certify(reward, TANK, columns=Legendre(15), tail=TANK.tail, samples=20_000, **ASKED)
-    assert len(levels) == 2 and len(contradictions._HALVES) == 3
-    assert sum(3 * np.exp(-level) for level in levels) == pytest.approx(contradictions.MISTAKEN / 2)
+    assert len(levels) == 2 and len(contradictions._HALVES) * len(contradictions._RATIOS) == 15
+    assert sum(15 * np.exp(-level) for level in levels) == pytest.approx(contradictions.MISTAKEN / 2)
+
+
+@pytest.mark.parametrize(("ratio", "rows"), [(0.6, 600), (0.8, 2_500), (0.9, 9_000), (1.0, 9_000)])
+def test_more_noise_than_there_is_is_refused_at_few_rows(ratio, rows):
+    """A test that knows the drift, of the sum of squares, sees it at 60, 270 and 1,100 rows."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        states = rng.uniform(0, 10, rows)
+        ends = np.clip(0.6 * states + 2 + rng.normal(size=rows), 0, 10)
+        (noise,) = certirl.dynamics.GaussianNoise(1 / ratio, slope=0.6).least_noise(1)
+        level = log(15 * 2 / contradictions.MISTAKEN)
+        found = contradictions.excess(Legendre(9, (0, 10)), states[:, None], ends, noise, (0.0, 10.0), level)
+        assert (found is not None) == (ratio < 1)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.memory import REMEMBERED, continuations, find_memory, keys_of
+from certirl.data.memory import continuations, find_memory, keys_of
 from certirl.data.simulator import Simulator, ask, ask_all, check_simulator, counted_as, device_of, draw
 from certirl.data.transitions import Transitions, steps_within
 from certirl.functions.bases import Basis
@@ -128,7 +128,7 @@ def dependence(log: Transitions, kind: Sampling | None = None) -> str:
         declare = {"independent": _DECLARE, "episodes": _DECLARE_EPISODES}.get(kind, "solve without delta")
         return _refusal(finding, "keep one of each", declare)
     found = find_memory(log, _COINCIDENCE)
-    return _refusal(f"the next state depends on the step before: {found}", REMEMBERED) if found.found else ""
+    return _refusal(f"the next state depends on the step before: {found}", found.cure) if found.found else ""
 
 
 def has_episodes(log: Transitions) -> bool:

@@ -7,16 +7,17 @@ at which the same action was taken, so that errors of a regression, which neighb
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.data.tables import as_log
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import of_degree
 from certirl.ground.domain import Array
-from certirl.ground.doors import as_probability, shown
+from certirl.ground.doors import as_probability, by_door, shown
 from certirl.ground.records import Record
 
 LEVEL = 1e-3  # of false alarms, unless another is asked for
@@ -41,6 +42,8 @@ class Memory(Record):
         p_value: of the largest |z|, corrected for the number of comparisons.
         level: memory is found if its p-value is smaller.
         coordinate_names: of the log, if it has them.
+        column: of the table that the log was read from, which explains most of what is left open; empty if none does.
+        column_share: how much of its variance.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -59,6 +62,15 @@ class Memory(Record):
     p_value: float
     level: float
     coordinate_names: tuple[str, ...] = ()
+    column: str = ""
+    column_share: float = 0.0
+
+    @property
+    def cure(self) -> str:
+        """What to add to the state."""
+        if self.column:
+            return f"add {self.column} of the table to the state, which explains {self.column_share:.0%} of it"
+        return f"{REMEMBERED} ({by_door('lag= of readers', '--lag')})"
 
     @property
     def found(self) -> bool:
@@ -81,7 +93,7 @@ def diagnose_memory(log: Any, *, level: float = LEVEL) -> Memory:
     """Test whether the next state depends on the step before, once state and action are given.
 
     Args:
-        log: `Transitions` in the order of time, with or without episodes.
+        log: `Transitions` in the order of time, with or without episodes; or a table, as in `certirl.logs.read`.
         level: the probability of finding memory where there is none.
 
     Example:
@@ -89,9 +101,10 @@ def diagnose_memory(log: Any, *, level: float = LEVEL) -> Memory:
         >>> print(certirl.diagnose.memory(drawn))
         memory is not known: too few neighbouring steps continue another
     """
-    if not isinstance(log, Transitions):
+    rows = as_log(log)
+    if not isinstance(rows, Transitions):
         raise TypeError(f"log must be certirl.Transitions, in the order of time, got {shown(log)}")
-    return find_memory(log, as_probability(level, "level"))
+    return find_memory(rows, as_probability(level, "level"))
 
 
 def find_memory(log: Transitions, level: float = LEVEL) -> Memory:
@@ -116,7 +129,17 @@ def find_memory(log: Transitions, level: float = LEVEL) -> Memory:
     total = np.maximum((y**2).sum(axis=0), 1e-300)
     own = np.sqrt(np.maximum(total * (x[:, :d] ** 2).sum(axis=0), 1e-300))
     share, correlation = (fitted**2).sum(axis=0) / total, np.diag(products[:, :d]) / own
-    return Memory(len(one), correlation, share, corrected(z, z.size), level, names)
+    memory = Memory(len(one), correlation, share, corrected(z, z.size), level, names)
+    if log.further is None or not memory.found:
+        return memory
+    best, left_open = ("", MATERIAL), y[:, [int(np.argmax(share))]]
+    columns = {name: values[second[one]] - values[second[other]] for name, values in log.further().items()}
+    for name, x in columns.items():
+        z = np.abs(left_open.T @ x) / np.sqrt(np.maximum((left_open**2).T @ x**2, 1e-300))
+        explained = ((x @ np.linalg.lstsq(x, left_open, rcond=None)[0]) ** 2).sum() / total[int(np.argmax(share))]
+        if explained > best[1] and corrected(z, z.size * len(columns)) < level:
+            best = name, float(explained)
+    return replace(memory, column=best[0], column_share=best[1]) if best[0] else memory
 
 
 def _left_open(log: Transitions, rows: NDArray[np.intp]) -> Array:

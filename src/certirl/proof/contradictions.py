@@ -49,7 +49,7 @@ _DEGREES, _PLACES = 4, (-0.5, 0.0, 0.5)  # of the functions of each coordinate o
 _HELD = 65_536  # rows of a piece that are held at once
 _SLACK = 1e-7  # for rounding
 _HALVES = (0.5, 0.8, 1.2)  # half the lengths of intervals, in standard deviations of declared noise
-_RATIO, _MOST_RATE = 0.7, 3.0  # of true and declared noise for which λ is chosen, and the largest λ
+_RATIOS, _MOST_RATE = (0.5, 0.7, 0.85, 0.95, 0.99), 3.0  # of true and declared noise for which λ is chosen; largest λ
 _MOST_CHANCE = 0.95  # of an interval that is compared
 _PARTS = 8  # of the distances of the drift from an interval
 # Known noise.
@@ -237,7 +237,7 @@ def of_fit(
         views = (piece if part.coordinates is None else piece.view(part.coordinates) for piece in data)
         held = list(on_host(views, columns.domain, _HELD))
         noises = tail.least_noise(d, part.coordinates) if isinstance(tail, Tail) else []
-        level = log(len(parts) * len(actions) * max(len(noises), 1) * len(_HALVES) / mistaken)
+        level = log(len(parts) * len(actions) * max(len(noises), 1) * len(_HALVES) * len(_RATIOS) / mistaken)
         for action in actions:
             states, ends = _rows(held, action, d)
             for axis, noise in enumerate(noises):
@@ -323,14 +323,18 @@ def excess(
     step = float(np.diff(distinct).min(initial=np.inf)) if len(distinct) > 1 else np.inf  # of rounded data
     apart, gaps = np.abs(ends - centres), 2 * np.minimum(centres - low, high - centres)
     for half in (share * noise.scale for share in _HALVES):
-        more, most = (float(noise.within_interval(np.zeros(1), length)[0]) for length in (2 * half / _RATIO, 2 * half))
-        rate = min(log(more * (1 - most) / (most * max(1 - more, 1e-9))), _MOST_RATE)  # fixed, as are the rows asked
+        most = float(noise.within_interval(np.zeros(1), 2 * half)[0])
         asked = np.flatnonzero(gaps > 2.02 * half)
         asked = asked[_chances(noise, gaps[asked], 2 * half) < _MOST_CHANCE]
         chances, hits = _chances(noise, gaps[asked], 2 * half + step), (inside & (apart <= half))[asked]
-        if rate * hits.sum() - np.log1p(chances * np.expm1(rate)).sum() > level + _SLACK * n:
-            spread = float(np.sqrt(np.mean((ends - centres)[asked] ** 2)))
-            return Excess(half, float(chances.mean()), float(hits.mean()), len(hits), spread)
+        for ratio in _RATIOS:
+            more = float(noise.within_interval(np.zeros(1), 2 * half / ratio)[0])
+            rate = min(
+                log(more * (1 - most) / (most * max(1 - more, 1e-9))), _MOST_RATE
+            )  # fixed, as are the rows asked
+            if rate * hits.sum() - np.log1p(chances * np.expm1(rate)).sum() > level + _SLACK * n:
+                spread = float(np.sqrt(np.mean((ends - centres)[asked] ** 2)))
+                return Excess(half, float(chances.mean()), float(hits.mean()), len(hits), spread)
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from certirl.data.memory import REMEMBERED, find_memory
+from certirl.data.memory import find_memory
 from certirl.data.moments import Moments
 from certirl.data.source import Logged, Source, as_source, for_simulators
 from certirl.data.tables import as_log
@@ -250,7 +250,7 @@ def _solved(asked: SoftRequest, watch: Any) -> SoftSolution:
     watch(f"3 of {_STAGES}: the rewards are found", 3, _STAGES)
     solution = _concluded(asked, dynamics, fitted, found, reward)
     if isinstance(source, Logged) and (memory := find_memory(source.data)).found:
-        solution = solution.noted(Reason.MEMORY.finding(test=memory, cure=REMEMBERED))
+        solution = solution.noted(Reason.MEMORY.finding(test=memory, cure=memory.cure))
     if asked.delta is not None:
         solution = _bounded(asked, solution)
     watch(f"4 of {_STAGES}: the rewards are bounded", 4, _STAGES)

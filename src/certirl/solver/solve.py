@@ -13,7 +13,7 @@ import numpy as np
 from certirl.data.demonstrations import Demonstrated
 from certirl.data.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
 from certirl.data.inputs import moved_inputs
-from certirl.data.memory import REMEMBERED, find_memory
+from certirl.data.memory import find_memory
 from certirl.data.moments import Moments
 from certirl.data.simulator import Simulator
 from certirl.data.source import Logged, Pool
@@ -201,7 +201,7 @@ def solve(
         if found.pairs:
             stats = replace(stats, independence="; ".join(filter(None, [stats.independence, f"steps: {found}"])))
         if found.found:
-            solution = solution.doubted(Reason.MEMORY.finding(test=found, cure=REMEMBERED))
+            solution = solution.doubted(Reason.MEMORY.finding(test=found, cure=found.cure))
         moved = moved_inputs(asked.source.data)
         if moved:
             solution = solution.judged(Reason.MOVED.finding(test=moved), *solution.findings)
