@@ -133,17 +133,22 @@ class Case(Record):
         return cls(policy, grid.used, grid=grid, tube=half_width, allowed=allowed, **asked)
 
     @property
+    def switching(self) -> ExpertGrid | None:
+        """The grid of an expert that switches; None for any other."""
+        return self.grid if self.grid is not None and len(self.grid.switches) else None
+
+    @property
     def design(self) -> Even | Near:
         """Where to draw states: more beside the switches, where margins are thin."""
-        if self.grid is None or not len(self.grid.switches):
+        if self.switching is None:
             return Even(tuple(part.columns for part in self.parts), tuple(part.coordinates for part in self.parts))
         columns = self.parts[0].columns
-        return Near(columns, self.grid.switches, np.full(columns.dimension, BESIDE * self.tube), SHARE)
+        return Near(columns, self.switching.switches, np.full(columns.dimension, BESIDE * self.tube), SHARE)
 
     @property
     def marks(self) -> Array:
         """Distances to the switches at the corners of the grid; empty without switches."""
-        return np.zeros(0) if self.grid is None or not len(self.grid.switches) else self.grid.marks
+        return np.zeros(0) if self.switching is None else self.switching.marks
 
     @property
     def widths(self) -> Array:

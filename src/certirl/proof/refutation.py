@@ -336,7 +336,7 @@ class Attempt(Record):
             spending=spending,
             assumptions=(*case.assumptions(range(len(case.parts)), paired=each[0].paired, single=True), *case.notes),
             witness=_witness(grounds, remainder),
-            tube=case.tube if case.grid is not None and len(case.grid.switches) else 0.0,
+            tube=0.0 if case.switching is None else case.tube,
             samples_needed=needed,
             grounds=grounds,
             action_names=case.action_names,

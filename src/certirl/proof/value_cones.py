@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.moments import Moments
+from certirl.data.policy import ExpertGrid
 from certirl.fit.bellman import MAX_CONDITION, indistinct
 from certirl.fit.program import least_norm, non_negative
 from certirl.functions.bases import Basis
@@ -59,31 +60,28 @@ class Comparisons(NamedTuple):
 def comparisons(case: Case, part: Part) -> Comparisons:
     """The expert against every alternative, at states that the columns tell apart; none if the tube holds all."""
     states = part.columns.grid(4 * part.columns.size + 1)
-    if case.grid is not None and len(case.grid.switches):
-        cells = case.grid.states[_beside(case)]
-        states = np.concatenate([states, cells])
-        states = states[_distances(case, states) > case.tube]
+    if case.switching is not None:
+        states = np.concatenate([states, case.switching.states[_beside(case.switching, case.tube)]])
+        states = states[_distances(case.switching, states) > case.tube]
     probabilities = case.policy.probabilities(states)
     actions, at = np.nonzero(probabilities.T < 1)
     return Comparisons(states[at], actions, probabilities[at])
 
 
-def _beside(case: Case) -> NDArray[np.intp]:
+def _beside(grid: ExpertGrid, tube: float) -> NDArray[np.intp]:
     """Cells of the expert's grid whose middles are little farther from the switches than the tube."""
-    assert case.grid is not None
-    step, chosen = case.grid.reach, []
+    chosen = []
     for share in BESIDE:
-        away = case.grid.away - share * case.tube - step / 2  # switches are somewhere in their cells
-        near = np.flatnonzero((away > 0) & (away <= step))
+        away = grid.away - share * tube - grid.reach / 2  # switches are somewhere in their cells
+        near = np.flatnonzero((away > 0) & (away <= grid.reach))
         chosen.append(near[:: max(-(-len(near) * len(BESIDE) // MOST_BESIDE), 1)])
     return np.concatenate(chosen)
 
 
-def _distances(case: Case, states: Array) -> Array:
+def _distances(grid: ExpertGrid, states: Array) -> Array:
     """The distance of states ``[n, d]`` to the nearest cell that holds a switch ``[n]``."""
-    assert case.grid is not None
-    blocks = np.array_split(states, -(-len(states) * len(case.grid.switches) // 2**20))
-    gaps = (np.maximum(np.abs(rows[:, None] - case.grid.switches) - case.grid.cells.sides / 2, 0.0) for rows in blocks)
+    blocks = np.array_split(states, -(-len(states) * len(grid.switches) // 2**20))
+    gaps = (np.maximum(np.abs(rows[:, None] - grid.switches) - grid.cells.sides / 2, 0.0) for rows in blocks)
     return np.concatenate([np.linalg.norm(gap, axis=2).min(axis=1) for gap in gaps])
 
 
