@@ -9,6 +9,7 @@ import importlib
 import re
 import sys
 import threading
+from unittest.mock import patch
 
 import certirl_check
 
@@ -72,7 +73,8 @@ def fault(record, folder):
         claims = [claim for claim in (record.certificate, record.refutation) if claim is not None]
         if not claims and record.status != "certified":
             return ""
-    path = record.save(folder / "claim.npz")
+    with patch("os.fsync"):  # nobody waits for the disk
+        path = record.save(folder / "claim.npz")
     contents = hashlib.sha256(path.read_bytes()).digest()
     if contents not in _verdicts:
         _verdicts[contents] = certirl_check.check(path)
