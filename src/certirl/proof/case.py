@@ -89,19 +89,11 @@ class Case(Record):
         source: Source | None = None,
         suboptimality: float | None = None,
     ) -> Case:
-        """Look the expert up, and refuse what cannot be proved.
+        """Look the expert up, and refuse what cannot be proved; arguments are those of `certify`.
 
-        Args:
-            expert: an action, a `Policy`, or a function of states.
-            columns: functions of the state on its domain; with components one basis for each.
-            n_actions: A.
-            discount: γ; nan for a refutation, in which it plays no part.
-            tail: as in `certify`.
-            tube: a half-width, for experts that switch; a share of the domain's least width if left out.
-            components: groups of coordinates that move independently; one, or none, for all together.
-            source: of the data, with which the periods of the columns are compared after a tail that is too large for
-                any bound is refused; left out, nothing is.
-            suboptimality: as in `certify`.
+        γ is nan for a refutation, in which it plays no part; with components there is one basis of columns for each. A
+        tail that is too large for any bound, and periods of the columns that the data contradict, are refused where a
+        source is given.
         """
         share = as_share(suboptimality)
         check_expert(0, n_actions)

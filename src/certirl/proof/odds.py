@@ -99,14 +99,11 @@ class Odds(Record):
         return self.bound_remainder(here.chances, spread, np.linalg.norm(each, axis=2), apart)
 
     def bound_remainder(self, chances: Array, spread: Array, far: Array, apart: Array, rise: float = 0.0) -> Array:
-        """(8) from sizes of the log-odds' error ``[n]``: their spread, how far each, and how far two can be apart.
+        """(8) from π̂ ``[n, A]`` and sizes of the log-odds' error.
 
-        Args:
-            chances: π̂ ``[n, A]``.
-            spread: the standard deviation of the errors under π̂.
-            far: of every action but the reference ``[n, A − 1]``.
-            apart: of two actions.
-            rise: how far log-odds can move from where the chances are taken.
+        These are its standard deviation under π̂ ``[n]``, how ``far`` off each action but the reference is
+        ``[n, A − 1]`` and how far two are ``apart`` ``[n]``; ``rise`` is how far log-odds can move from where the
+        chances are taken.
         """
         corners = convex_rest(chances, self.others, far + self.tail)
         if rise:
@@ -181,17 +178,10 @@ def gather_odds(
     reference: int = 0,
     tail: float = 0.0,
 ) -> Odds:
-    """Sums over decisions at the point of greatest likelihood.
+    """Sums over decisions, actions ``[n]`` at states ``[n, d]``, at the point of greatest likelihood.
 
-    Args:
-        basis: x.
-        states: ``[n, d]``.
-        actions: ``[n]``.
-        n_actions: A.
-        first: the decisions that fix the prior and count no further ``[n]``.
-        later: how much more is expected of all others than of these, fixed beforehand.
-        reference: the action 0 of the formulas.
-        tail: how far log-odds can be from combinations of the x.
+    The ``first`` decisions ``[n]`` fix the prior and count no further; ``later`` is how much more is expected of all
+    others than of these, fixed beforehand. The rest is as in `Odds`.
     """
     early, rest = ((states[chosen], actions[chosen]) for chosen in (first, ~first))
     start = np.zeros((n_actions, basis.size))

@@ -48,16 +48,8 @@ def prove_ranges(
 ) -> WeightRanges:
     """The ranges outside of which no weights make the expert optimal, with probability 1 − δ.
 
-    Args:
-        found: the estimated ranges, whose sizes are the units.
-        features: of the reward.
-        ratios: pairs of features.
-        signs: that were asked for: −1, 0 (any) or 1.
-        source: a simulator or a log.
-        expert: as in `certify`.
-        discount: γ.
-        delta: the probability of a false statement.
-        settings: others of `certify`.
+    The sizes of the estimated ranges ``found`` are the units; ``ratios`` are pairs of features, ``signs`` those that
+    were asked for: −1, 0 (any) or 1, and ``settings`` others of `certify`.
     """
     p = features.size
     if any(features.acting) or "terminal" in features.functions:

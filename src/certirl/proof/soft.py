@@ -208,21 +208,10 @@ def prove_band(
 ) -> Band:
     """Bound the rewards R_a of a soft expert at all states, from decisions and from transitions.
 
-    Args:
-        basis: the functions x of the log-odds log(π_a/π_0).
-        decisions: states and actions of the expert.
-        source: of the dynamics: a simulator, a log, or None for the log of the decisions.
-        discount: γ.
-        reference: the action whose reward is given.
-        reference_reward: its reward, at every state.
-        delta: the probability of a false statement.
-        odds_tail: how far log-odds can be from combinations of x.
-        dynamics: `AffineGaussian`, in place of columns and a tail.
-        columns: functions of the state, for rows that are independent.
-        tail: as in `certify`.
-        samples: transitions per action to draw; for simulators only.
-        rng: as in `certify`.
-        paired: as in `certify`.
+    The basis is that of the log-odds log(π_a/π_0), which can be ``odds_tail`` from its combinations; decisions are
+    states and actions of the expert. The source is that of the dynamics: a simulator, a log, or None for the log of the
+    decisions. At every state the reference action has the reference reward. Columns are for rows that are independent.
+    The rest is as in `certify`.
     """
     delta, gamma = as_delta(delta), as_probability(discount, "discount")
     origin, choices = as_source(decisions if source is None else source), as_source(decisions)

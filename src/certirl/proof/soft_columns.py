@@ -24,12 +24,8 @@ _CELLS = {1: 4000, 2: 200, 3: 50}  # along each coordinate, for suprema of funct
 class ColumnEffects:
     """γ(P_0 − P_a)V from columns with a tail and independent rows: section 4. 0 is the reference.
 
-    Args:
-        ground: of the constant expert 0 under −log π̂_0.
-        sums: Σ x f(s') over the rows of every action, f the functions of `changes` ``[A, m + 1, k]``.
-        odds: the log-odds.
-        reach: of the log-odds' error.
-        delta: for the error that the log-odds cause.
+    The ground is that of the constant expert 0 under −log π̂_0, ``sums`` are Σ x f(s') over the rows of every action, f
+    the functions of `changes` ``[A, m + 1, k]``, and δ is for the error that the log-odds cause.
     """
 
     def __init__(self, ground: Ground, sums: Array, odds: Odds, reach: Array, delta: float) -> None:

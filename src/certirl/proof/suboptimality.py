@@ -82,12 +82,9 @@ def as_share(suboptimality: Any) -> float | None:
 def declared(
     share: float | None, surrogates: Sequence[Surrogate], whole: Callable[[list[Array]], Array]
 ) -> Suboptimality | None:
-    """What is declared, in units of the reward; None where nothing is.
+    """What is declared, in units of the reward, from the share ξ; None where nothing is.
 
-    Args:
-        share: ξ.
-        surrogates: of the components with a reward.
-        whole: the whole state of states of these components ``[d]``.
+    Surrogates are those of the components with a reward, and ``whole`` joins states of these ``[d]`` to a whole one.
     """
     if share is None:
         return None

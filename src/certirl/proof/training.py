@@ -61,17 +61,11 @@ def fit_surrogates(
 ) -> Fit:
     """Guess V = R + γP_πV and the operators by least squares on training data, for every component with a reward.
 
-    Args:
-        case: what is to be proved.
-        reward: a function of states, a `BoundedReward`, or a `Reward`, with one part for each component.
-        training: data that the evidence will not use.
-        moments: sums over training data of the reward's functions at next states and the columns, one for each
-            component, where there are such; else ``training`` is walked through for them.
-        again: training data of which the first are walked through again, for the size of the residuals; ``training`` if
-            left out.
-        samples: fresh transitions per action that are planned, four times those of ``again`` if left out.
-        delta: the probability of failure that is planned: with ``samples`` it decides how δ is divided among points.
-        pointwise: whether the error of V̂ is bounded at points or by its length; the smaller forecast if left out.
+    The evidence will not use the training data, which are walked through unless there are moments of them in the
+    functions of the reward and the columns, for each component. The first of ``again``, or of ``training``, serve for
+    the size of the residuals. By the fresh transitions per action that are planned (``samples``, four times those of
+    ``again`` if left out) and ``delta`` it is decided how δ is divided among points. ``pointwise`` is whether the error
+    of V̂ is bounded at points or by its length; left out, the smaller forecast decides.
     """
     if case.sampling != "independent":
         pointwise = False  # Hoeffding's inequality would need weights that were fixed before
