@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import Chebyshev, Fourier, Legendre, product
+from certirl import Chebyshev, Fourier, Legendre
 from certirl.data.simulator import draw
 from certirl.data.transitions import CHUNK
 from certirl.functions.components import as_components
@@ -228,31 +228,6 @@ def test_the_curve_is_exact_where_the_guess_is_wrong_and_nothing_is_noise():
     assert (
         np.abs(band.estimate(states) - best).max() < 0.1 * np.abs(few.fits[0] - few.fits[1] - band.curve).sum() + 0.05
     )
-
-
-def test_policies_over_sums_are_refused():
-    domain = ((-1.0, 1.0), (-1.0, 1.0))
-    parts = as_components([[0], [1]], Legendre(5), domain)
-    with pytest.raises(ValueError, match="couples the components"):
-        Case.of(
-            lambda s: (s[:, 0] > 0).astype(int),
-            [part.basis for part in parts],
-            n_actions=2,
-            discount=0.5,
-            tail=None,
-            components=parts,
-        )
-
-
-def test_a_tube_for_an_expert_of_one_action_is_refused():
-    with pytest.raises(ValueError, match="leave tube out"):
-        Case.of(0, Legendre(3), n_actions=2, discount=0.5, tail=None, tube=0.1)
-
-
-def test_columns_that_lack_simpler_products_are_refused():
-    columns = product(Legendre(4), Legendre(4), index="full").on(((0, 1), (0, 1))).resized(8)
-    with pytest.raises(ValueError, match="every simpler product"):
-        Case.of(0, columns, n_actions=2, discount=0.5, tail=None)
 
 
 def test_certify_takes_any_expert(polynomial):

@@ -329,11 +329,6 @@ def test_a_conflict_on_a_box_that_noise_could_hide_has_a_shrinking_ceiling():
 @pytest.mark.parametrize(
     ("problem", "settings", "sentence"),
     [
-        (
-            independent(thermostat(), thermostat()),
-            {"expert": towards, "components": [[0], [1]], "basis": Legendre(2)},
-            "couples the components",
-        ),
         (STILL, {"columns": EXACT.resized(3)}, "hold every simpler product"),
         (independent(STILL, STILL), {"basis": product(*[Legendre(2)] * 4)}, "3 coordinates at most"),
     ],

@@ -191,7 +191,6 @@ def test_sums_that_turn_infeasible_in_the_last_round_are_an_answer(monkeypatch, 
         ({"basis": certirl.Legendre(1)}, "holds constants only"),
         ({"expert": 7}, "expert must be one of"),
         ({"columns": [3, 3, 3]}, "2 components but 3 numbers of columns"),
-        ({"delta": 0}, "delta must be a probability of error between 1e-100 and 0.5"),
         ({"expert": lambda states: states[:, 0] > 0}, "couples the components"),
     ],
 )
