@@ -35,7 +35,7 @@ def case():
 @pytest.fixture(scope="module")
 def certificate(case):
     settings = {"expert": case.expert, "discount": case.discount, "columns": COLUMNS, "tail": 0, "tube": 0.45}
-    return certirl.certify(case.reward, case.truth.problem, samples=150_000, rng=0, progress=False, **settings)
+    return certirl.certify(case.reward, case.truth.problem, samples=70_000, rng=0, progress=False, **settings)
 
 
 def ahead(case, reward, expert, states):

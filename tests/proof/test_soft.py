@@ -1,5 +1,7 @@
 """Bands for the rewards of soft experts: docs/notes/soft-experts.md, against dynamics that are known exactly."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -247,10 +249,15 @@ def test_the_band_of_known_effects_shrinks_to_the_truth():
 DECLARED = certirl.dynamics.AffineGaussian(std=0.4)
 
 
+@functools.cache
+def from_episodes(problem, episodes):
+    log = problem.log(np.random.default_rng(3), episodes, 20)
+    return prove_band(problem.basis, log, discount=GAMMA, dynamics=DECLARED, reference_reward=2.0)
+
+
 @pytest.mark.parametrize(("problem", "episodes"), [(TWO, 200), (THREE, 1500)], ids=["two", "three"])
 def test_bands_from_the_experts_own_episodes_hold_the_identified_reward(problem, episodes):
-    log = problem.log(np.random.default_rng(3), episodes, 20)
-    band = prove_band(problem.basis, log, discount=GAMMA, dynamics=DECLARED, reference_reward=2.0)
+    band = from_episodes(problem, episodes)
     places, rewards = problem.rewards()
     assert band.holds
     for action in range(1, problem.n_actions):
@@ -295,8 +302,7 @@ def test_another_reference_turns_the_band_around():
 
 
 def test_a_band_is_what_was_saved(tmp_path):
-    log = TWO.log(np.random.default_rng(3), 200, 20)
-    band = prove_band(TWO.basis, log, discount=GAMMA, dynamics=DECLARED)
+    band = from_episodes(TWO, 200)
     again = certirl.load(band.save(tmp_path / "band"))
     assert (again.low == band.low).all()
     assert all((one == two).all() for one, two in zip(again([0.1, 0.2], 1), band([0.1, 0.2], 1), strict=True))
