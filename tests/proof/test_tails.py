@@ -223,7 +223,7 @@ def test_a_room_of_a_user_is_certified_and_checked(tmp_path):
         ROOM, discount=0.7, expert=lambda states: states[:, 0] > 20, delta=0.05, tail=noise, samples=100_000, rng=0
     )
     assert kept.status == "certified"
-    assert "ξ Gaussian of standard deviation at least 1.5" in str(kept)
+    assert "ξ is Gaussian of standard deviation at least 1.5" in str(kept)
     kept.save(tmp_path / "room.npz")
     assert certirl.check(tmp_path / "room.npz").verdict == "confirmed"
 

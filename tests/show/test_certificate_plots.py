@@ -132,7 +132,7 @@ def test_a_solution_with_a_proof_shows_it_below():
     assert len(axes) == 3 and solution.certificate.word in axes[2].get_title()
     worst = solution.compared.shortfall.max()
     better = f"another action looks better at {solution.stats.unexplained:.1%} of the states"
-    assert axes[1].get_title().replace("\n", " ") == f"{better}; largest shortfall: {worst:.2g}"
+    assert axes[1].get_title().replace("\n", " ") == f"estimated, not proved: {better}; largest shortfall: {worst:.2g}"
     assert len(replace(solution, certificate=None).plot()) == 2
     plt.close("all")
 
@@ -223,7 +223,7 @@ def test_a_map_of_estimates_has_no_title_of_a_proof():
     solution = certirl.solve(Coins((0.7, 0.3), (0.1, 0.1), 2), expert=0, discount=0.7, **asked)
     assert solution.status == "certified"
     (estimated,), (proved,) = charts.margin_charts(solution), charts.certificate_charts(solution.certificate)
-    assert (estimated.title, estimated.value_label) == ("", "smallest advantage, estimated")
+    assert (estimated.title, estimated.value_label) == ("estimated, not proved", "smallest advantage")
     assert proved.title == f"certified: margin at least {rounded_down(solution.certificate.margin):.3g}"
 
 

@@ -1,13 +1,16 @@
 """The report: what its text claims and contains, and that a real browser shows it to mouse, keyboard and reader."""
 
 import base64
+import datetime
 import functools
 import hashlib
 import itertools
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,11 +18,15 @@ import pytest
 from saved_records import MAKERS, saved
 
 import certirl
+import certirl_check
 from certirl.cli import main
+from certirl.ground import archive
 from certirl.show import charts, report, svg
 from certirl.show.mathml import mathml
+from certirl.solver.solution import Solution
 from systems import Moving
 
+GOLDEN = Path(__file__).parents[1] / "checker" / "golden" / str(archive.VERSION)
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 HOSTILE = '<script>alert("1")</script>&amp;</title>'
 
@@ -298,7 +305,10 @@ def test_the_command_writes_and_opens_the_page(tmp_path, monkeypatch, capsys):
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     record("refutation").save("refuted.npz")
-    assert main(["report", "refuted.npz", "-o", "page.html", "--open"]) == 0
+    words = ["--title", "Refuted", "--author", "A. Auditor", "--date", "2026-12-31", "--checked"]
+    assert main(["report", "refuted.npz", "-o", "page.html", "--open", *words]) == 0
+    written = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert all(text in written for text in ("Refuted", "A. Auditor, 2026-12-31", "<strong>Confirmed</strong>"))
     assert "certirl check refuted.npz" in (tmp_path / "page.html").read_text(encoding="utf-8")
     verdict = str(record("refutation")).splitlines()[0]
     assert capsys.readouterr().out == f"{verdict}.\nReport: page.html\n"
@@ -309,6 +319,90 @@ def test_the_command_writes_and_opens_the_page(tmp_path, monkeypatch, capsys):
     assert "a report is about a solution, a certificate or a refutation, got Reward" in capsys.readouterr().err
     assert main(["report", "refuted.npz", "-o", "."]) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "refuted.npz", "reward.npz"]
+
+
+def test_title_author_and_date_are_on_the_page_as_text_and_in_the_signature_lines():
+    words = {"title": "Room <3>", "author": "A. & B.", "date": "2026-12-31"}
+    parsed = Parsed(report.page(record("action"), **words))
+    assert next(each["text"] for each in parsed.all("title")) == "Room <3>: certified"
+    named = {each.get("class"): each["text"] for each in parsed.all("p")}
+    assert (named["title"], named["written"]) == ("Room <3>", "A. & B., 2026-12-31")
+    (signed,) = (each["text"] for each in parsed.all("section") if each.get("class") == "signatures")
+    assert signed.split("\n")[1:4] == ["Written by A. & B.", "Checked by", "Approved by"]
+    assert report.page(record("action"), **words) == report.page(record("action"), **words)
+    assert report.page(record("action"), date=datetime.date(2026, 12, 31)) == report.page(
+        record("action"), date="2026-12-31"
+    )
+    for wrong, sentence in (({"date": "tomorrow"}, "date must be a date such as"), ({"title": "\n"}, "title must be")):
+        with pytest.raises(ValueError, match=sentence):
+            report.page(record("action"), **wrong)
+
+
+def test_the_page_names_system_expert_call_and_file_before_what_is_assumed_and_the_numbers(tmp_path):
+    solution = certirl.load(record("policy solution").save(tmp_path / "policy.npz"))
+    parsed = Parsed(report.page(solution))
+    about = next(each["text"] for each in parsed.all("section") if each.get("id") == "about")
+    for name in ("simulator", "expert", "call", "versions"):
+        assert solution.about[name] in about
+    assert "systems.py, SHA-256 of the file" in about and "saved_records.py, SHA-256 of the file" in about
+    assert "certirl.solve(Coins, discount=0.7" in about and "actions0, 1" in about
+    assert hashlib.sha256((tmp_path / "policy.npz").read_bytes()).hexdigest() in about
+    order = [each["id"] for each in parsed.all("section") if "id" in each]
+    assert order[:5] == ["about", "assumptions", "numbers", "checked", "reward"]
+    with_names = Parsed(page("log")).all("section")[0]["text"]
+    assert "0 <b>up</b>, 1 down" in with_names and "SHA-256 of the rows" in with_names
+
+
+def test_assumptions_are_in_the_words_of_the_declaration_and_say_who_can_check_them(tmp_path):
+    declared = certirl.dynamics.GaussianNoise(0.25, slope=0.8)
+    solution = replace(record("action"), about={**record("action").about, "tail": str(declared)})
+    again = certirl.load(solution.save(tmp_path / "declared.npz"))
+    (first, *others) = (each["text"] for each in Parsed(report.page(again)).all("li") if "Who " in each["text"])
+    assert first.startswith("Declared: the noise ξ is Gaussian of standard deviation at least 0.25, independent of s,")
+    assert "drift m_a affine with slope at most 0.8" in first and "by its equations or its manual" in first
+    assert len(others) == len(again.certificate.assumptions)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.npz")), ids=lambda path: path.stem)
+def test_of_every_assumption_there_is_the_page_says_who_can_check_it(path):
+    whole = archive.load(path)
+    proofs = [whole, *(getattr(whole, name, None) for name in ("certificate", "refutation", "proof"))]
+    sentences = [text for proof in proofs for text in getattr(proof, "assumptions", getattr(proof, "assumed", ()))]
+    if isinstance(whole, Solution):
+        sentences += report._assumed(whole)
+    if sentences and not path.name.startswith(("moments", "reward")):
+        sentences += certirl_check.check(path).trusted
+    nobody = {text for text in sentences if report.who_checks(text).startswith("Nobody")}
+    assert all(text.startswith(("estimated effects", "shares are of states")) for text in nobody), nobody
+
+
+def test_the_verdict_of_the_checker_is_there_only_if_it_ran(monkeypatch):
+    section = functools.partial(_section_of, "checked")
+    assert section(page("action")).startswith("Independent checkNot run for this page")
+    verdict = certirl.check(record("action"))
+    text = section(report.page(record("action"), checked=True))
+    assert f"Confirmed: {verdict.statement}." in text and f"certirl_check {certirl.__version__}" in text
+    rejected = replace(record("action").certificate, margin=10.0)
+    assert "Rejected: " in section(report.page(rejected, checked=True))
+    assert "checked" not in [each.get("id") for each in Parsed(page("conflict")).all("section")]
+
+
+def _section_of(name, text):
+    return next(each["text"] for each in Parsed(text).all("section") if each.get("id") == name)
+
+
+@pytest.mark.parametrize("kind", ["action", "policy solution", "log", "three coordinates", "hostile sum", "conflict"])
+def test_no_picture_or_formula_claims_more_than_the_solution(kind):
+    solution, parsed = record(kind), Parsed(page(kind))
+    captions = [each["text"] for each in parsed.all("figcaption")]
+    certified = [caption for caption in captions if "ertified" in caption and "not certified" not in caption]
+    assert bool(certified) == (solution.status == "certified")
+    marks = ("estimated, not proved", "not proved", "infeasible: the best fit", "rounds", "transitions")
+    assert all(any(mark in caption.lower() for mark in marks) for caption in captions if caption not in certified)
+    if solution.reward is not None:
+        formula = _section_of("formula", page(kind))
+        assert ("Certified with probability" in formula) == (solution.status == "certified")
+        assert solution.status == "certified" or "ot proved." in formula
 
 
 def test_coverage_is_drawn_if_it_is_given():
@@ -414,6 +508,12 @@ def test_numbers_are_read_by_keyboard_and_screen_reader(shown):
 @pytest.mark.parametrize("kind", ["action", "hostile sum", "log", "refuted policy", "conflict"])
 def test_a_phone_shows_the_page_without_scrolling_sideways(shown, kind):
     browser = shown(kind, width=360)
+    unreached = """document.querySelectorAll('details').forEach(e => e.open = true);
+        return [...document.querySelectorAll('body *')].filter(e => e.scrollWidth > e.clientWidth + 1)
+        .filter(e => /auto|scroll/.test(getComputedStyle(e).overflowX) && !e.matches('[tabindex]') &&
+            !e.querySelector('a, [tabindex]')).map(e => e.tagName + '.' + e.className)"""
+    assert browser.execute_script(unreached) == []  # what scrolls is scrolled by keyboard, too
+    browser.execute_script("document.querySelectorAll('details').forEach(e => e.open = false)")
     wide = """return [...document.querySelectorAll('body *')]
         .filter(e => !e.closest('.scroll, nav ul, pre, svg, .skip, math'))
         .filter(e => e.getBoundingClientRect().right > 361).map(e => e.tagName + '.' + e.className)"""
@@ -464,7 +564,12 @@ def test_a_screen_reader_finds_landmarks_headings_and_names(shown, kind):
     assert browser.execute_script("return document.documentElement.lang") == "en"
 
 
-def test_paper_has_neither_navigation_nor_a_dark_ground(shown):
+def test_paper_has_signature_lines_and_neither_navigation_nor_a_dark_ground(shown):
     browser = shown("action", scheme="dark", media="print")
-    assert browser.execute_script("return getComputedStyle(document.querySelector('nav')).display") == "none"
+    display = "return getComputedStyle(document.querySelector(arguments[0])).display"
+    assert browser.execute_script(display, "nav") == "none"
+    assert browser.execute_script(display, ".signatures") == "grid"
+    shown("action")
+    assert browser.execute_script(display, ".signatures") == "none"
+    shown("action", scheme="dark", media="print")
     assert _luminance(browser.execute_script("return getComputedStyle(document.body).color")) < 0.2

@@ -76,7 +76,8 @@ def report_file(options: argparse.Namespace) -> Answer:
     target = archive.check_writable(options.output, report.SUFFIXES)
     record: Any = load(options.file)
     is_replaced = target.exists()
-    written = report.write(record, target, file=options.file)
+    words = {name: getattr(options, name) for name in ("title", "author", "date", "checked")}
+    written = report.write(record, target, file=options.file, **words)
     verdict = report.verdict_of(record)
     print(f"{verdict}\nReport: {written}{' (replaced)' * is_replaced}")
     if options.open:
@@ -129,6 +130,10 @@ VERBS = (
             "": table.SAVED,
             "output": {
                 "-o --output PAGE": "where the page goes (default report.html)",
+                "--title TEXT": "of the page",
+                "--author NAME": "who wrote it",
+                "--date DATE": "of the page, as 2026-12-31 (default today)",
+                "--checked": "derive the proof again, independently, and print the verdict",
                 "--open": "open it in the browser",
             },
         },

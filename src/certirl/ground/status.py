@@ -334,8 +334,23 @@ class Claim(archive.Saved):
         tail = "none was declared" if self.tail is None else f"{self.tail:g}"
         return {"columns": "; ".join(dict.fromkeys(str(ground.columns) for ground in self.grounds)), "tail": tail}
 
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Write one page about the proof, which a browser opens without a network; returns its path.
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        author: str | None = None,
+        date: Any = None,
+        checked: bool = False,
+    ) -> Path:
+        """Write one page about the proof, to be read in a browser, printed and signed; returns its path.
+
+        Args:
+            path: where it is written; ".html" is added to a name without it.
+            title: of the page.
+            author: who wrote it.
+            date: of the page, as "2026-12-31" or of `datetime`; today if left out.
+            checked: derive the proof again by the independent checker and print its verdict.
 
         Example:
             >>> heated = certirl.problems.thermostat(noise=3.0)
@@ -345,7 +360,7 @@ class Claim(archive.Saved):
         """
         from certirl.show import report
 
-        return report.write(self, path)
+        return report.write(self, path, title=title, author=author, date=date, checked=checked)
 
     def _headline(self) -> str:
         return self.statement

@@ -420,12 +420,14 @@ class GaussianNoise(Tail):
             drift = _drift(self.derivatives)
         else:
             slope = f"{self.slope:g}" if isinstance(self.slope, float) else f"{[list(row) for row in self.slope or ()]}"
-            kind = f"|m_a^(n)| ≤ slope·{self.rate:g}^(n − 1) for all n" if self.rate else "affine"
-            drift = f"m_a of slope at most {slope}, {kind}"
+            drift = f"drift m_a affine with slope at most {slope}"
+            if self.rate:
+                drift = f"drift m_a of slope at most {slope}, |m_a^(n)| ≤ slope·{self.rate:g}^(n − 1) for all n"
         if self.truncated:
-            law = f"ξ Gaussian of standard deviation {std} and independent of s"
-            return f"s' = m_a(s) + ξ given that it lies in the box, {law}, {drift}"
-        return f"s' = place(m_a(s) + ξ), ξ Gaussian of standard deviation at least {std} and independent of s, {drift}"
+            law = f"Gaussian of standard deviation {std}, independent of s"
+            return f"the noise ξ is {law}, and the {drift}: s' = m_a(s) + ξ given that it lies in the box"
+        law = f"Gaussian of standard deviation at least {std}, independent of s"
+        return f"the noise ξ is {law}, and the {drift}: s' = place(m_a(s) + ξ)"
 
 
 def _beyond(std: float, x: Array) -> Array:

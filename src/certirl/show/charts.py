@@ -74,7 +74,9 @@ MOST_POINTS = 2_000  # of a curve of points
 ALONG_LINE, ALONG_MAP = 801, 160  # states along each coordinate
 ALONG_PROOF = 240  # cells along each coordinate of a map of a proof by cells
 SEVERAL = 3  # regions of an action that are named in a map
+UNPROVED = "estimated, not proved"
 SEEN = 0.02  # of a map: smaller regions are not named
+TOOTH = 10  # points of a proved bound, between whose least ones it is drawn as a straight line
 ALONG_CELLS = 40  # cells along each coordinate of a map of states
 NO_DATA = "no data"  # where R of a log is only bounded, and not drawn
 
@@ -282,8 +284,23 @@ def soft_charts(solution: SoftSolution, *, plane: Plane = FIRST) -> tuple[Pictur
     names, reward = Names.of(solution), solution.reward
     if len(solution.domain) > 1:
         label = f"reward R({'s, a' if reward.of_actions else 's'})"
-        return _single_charts("R", label, reward, None, plane, names)
+        charts = _single_charts("R", label, reward, None, plane, names)
+        return tuple(replace(chart, title=_titled(standing(solution), chart.title)) for chart in charts)
     return _soft_line(solution, names), _soft_policy(solution, names)
+
+
+def standing(answer: Any) -> str:
+    """What is proved of a reward, or that it is not, for the title of its picture."""
+    if answer.status == "bounded":
+        return f"in its band with probability {chance(answer.proof.delta)}"
+    if answer.status != "certified":
+        words = {"infeasible": "infeasible: the best fit", "validated": "validated, not proved"}
+        return words.get(answer.status, UNPROVED)
+    proof = answer.certificate
+    if not proof.delta:
+        return f"certified in {proof.share_in_words} of the cells"
+    sure = f"certified with probability {chance(proof.delta)}"
+    return f"{sure} outside the tube" if proof.tube is not None and proof.tube.share else sure
 
 
 def solution_charts(solution: Solution, *, problem: Problem | None = None, plane: Plane = FIRST) -> tuple[Picture, ...]:
@@ -392,7 +409,7 @@ def feature_path_chart(steps: FeaturePath) -> Chart:
     shares = {"states not explained": 100 * steps.unexplained, "regret": 100 * steps.regret}
     places = zip(counts.tolist(), shares["states not explained"].tolist(), steps.formulas, strict=True)
     return Chart(
-        "",
+        UNPROVED,
         "changes of the guess" if steps.guessed else "features",
         "share in %",
         tuple(Curve(label, counts, share, colour=colour) for colour, (label, share) in enumerate(shares.items())),
@@ -409,7 +426,7 @@ def range_charts(ranges: WeightRanges) -> tuple[Intervals, ...]:
     scale = np.concatenate([np.where(ranges.sizes > 0, ranges.sizes, 1.0), np.ones(len(ranges.names) - count)])
     values = scale * np.array([ranges.low, ranges.high, ranges.found])
     parts = {"weight × size of the feature": slice(count), "ratio of weights": slice(count, None)}
-    which = "all rewards that explain the expert as well"
+    which = f"{UNPROVED}: all rewards that explain the expert as well"
     if ranges.delta is not None:
         which = f"all rewards that explain the expert, with probability {chance(ranges.delta)}"
     return tuple(
@@ -457,25 +474,32 @@ def rounds_chart(solution: Solution) -> Chart:
 # Functions of the state ----------------------------------------------------------------------------------------------
 
 
+def _titled(*parts: str) -> str:
+    """Parts of a title, without those that are empty."""
+    return "; ".join(filter(None, parts))
+
+
 def _function_charts(
     letter: str, word: str, function: Reward, solution: Solution | None, plane: Plane
 ) -> tuple[Chart | Map, ...]:
     """A reward or a value: one chart, or one for each component that is worth drawing."""
     names = Names() if solution is None else Names.of(solution)
+    claim = "" if solution is None else standing(solution) if letter == "R" else UNPROVED
     if len(function.components) == 1:
         label = f"{word} {letter}({'s, a' if function.of_actions else 's'})"
-        return _single_charts(letter, label, function, solution, plane, names)
-    charts, drawn = list[Chart | Map](), _most_varied(function)
+        charts = _single_charts(letter, label, function, solution, plane, names)
+        return tuple(replace(chart, title=_titled(claim, chart.title)) for chart in charts)
+    several, drawn = list[Chart | Map](), _most_varied(function)
     for number in drawn:
         component, term = function.components[number], function.parts[number]
         label, own = f"{letter}({component.name})", names.among(component.coordinates)
         for chart in _single_charts(letter, label, term, None, FIRST, own):
             action = f", {chart.title}" if len(component.coordinates) > 1 and term.of_actions else ""
-            charts.append(replace(chart, title=f"{letter}({component.name}{action})"))
+            several.append(replace(chart, title=_titled(f"{letter}({component.name}{action})", claim)))
     missing = len(function.parts) - len(drawn)
     if missing:
-        charts[-1] = replace(charts[-1], title=f"{charts[-1].title}; {missing} more are not drawn")
-    return tuple(charts)
+        several[-1] = replace(several[-1], title=_titled(several[-1].title, f"{missing} more are not drawn"))
+    return tuple(several)
 
 
 def _most_varied(function: Reward) -> list[int]:
@@ -534,6 +558,7 @@ def _function_line(
         best = policy.greedy(s)
         for action in range(policy.n_actions):
             spans += _spans(_borders(s), (best == action) & ~mask, f"{names.action(action)} is best", action)
+        spans += _undecided(policy.certificate)
     spans += _spans(_borders(s), mask, NO_DATA)
     low, high = _range([curve.y for curve in curves])
     title = "" if function.ends is None else next(iter(calls))
@@ -554,7 +579,7 @@ def _soft_line(solution: SoftSolution, names: Names) -> Chart:
         curves.append(Curve(label, s, middle, low, high, colour=action, band=words if finite.any() else ""))
     low, high = _with_bands(curves)
     letters = "s" if len(actions) == 1 else "s, a"
-    return Chart("", names.coordinate(0, 1), f"reward R({letters})", tuple(curves), low=low, high=high)
+    return Chart(standing(solution), names.coordinate(0, 1), f"reward R({letters})", tuple(curves), low=low, high=high)
 
 
 def _soft_policy(solution: SoftSolution, names: Names) -> Chart:
@@ -569,7 +594,7 @@ def _soft_policy(solution: SoftSolution, names: Names) -> Chart:
             Curve("" if action else "log-odds", s, by_odds[:, action], style="dashed", colour=action)
             for action in range(solution.n_actions)
         ]
-    return Chart("", names.coordinate(0, 1), "probability π(a | s)", tuple(curves), low=0.0, high=1.0)
+    return Chart(UNPROVED, names.coordinate(0, 1), "probability π(a | s)", tuple(curves), low=0.0, high=1.0)
 
 
 class Sheet(NamedTuple):
@@ -621,7 +646,7 @@ class Sheet(NamedTuple):
         low, high = np.percentile(values[seen] if seen.any() else 0.0, [1, 99] if is_robust else [0, 100])
         if hatched is not None:
             words |= {"hatched": hatched.reshape(shape), "hatched_label": hatched_label}
-        heading = "; ".join(text for text in (title, self.held and f"at {self.held}") if text)
+        heading = _titled(title, self.held and f"at {self.held}")
         ends = {"low": float(low), "high": float(high)}
         return Map(heading, *self.labels, label, self.x, self.y, values.reshape(shape), **ends | words)
 
@@ -699,7 +724,7 @@ def _margin_lines(solution: Solution, problem: Problem | None) -> Chart:
     drawn = [margins, *([] if truth is None else [truth]), np.array([level.value for level in levels])]
     low, high = _range_with(drawn, [margins - 2 * errors, margins + 2 * errors])
     labels = names.coordinate(0, 1), "advantage D(s)"
-    return Chart("", *labels, (*curves, *binding), levels=tuple(levels), low=low, high=high)
+    return Chart(UNPROVED, *labels, (*curves, *binding), levels=tuple(levels), low=low, high=high)
 
 
 def _true_margins(solution: Any, problem: Problem, states: Array) -> Array:
@@ -710,8 +735,10 @@ def _margin_map(solution: Solution, problem: Problem | None, plane: Plane) -> Ma
     sheet = Sheet.of(solution.domain, plane, solution.state, Names.of(solution))
     if problem is None:
         margins, noise = solution.margins(sheet.states), 2 * solution.standard_errors(sheet.states)
-        words, within = "smallest advantage, estimated", (margins <= noise).any(axis=0)
-        chart = sheet.map("", words, margins.min(axis=0), hatched=within, hatched_label="within 2 standard errors of 0")
+        words, within = "smallest advantage", (margins <= noise).any(axis=0)
+        chart = sheet.map(
+            UNPROVED, words, margins.min(axis=0), hatched=within, hatched_label="within 2 standard errors of 0"
+        )
     else:
         margins = _true_margins(solution, problem, sheet.states)
         chart = sheet.map("", "smallest advantage, true", margins.min(axis=0))
@@ -728,7 +755,7 @@ def _sums(
         rest = order[MOST_PANELS:]
         if len(rest):
             drawn.append((f"{len(rest)} more", float(column[rest].sum())))
-        title = f"margin over {names.action(action)}, by component"
+        title = f"margin over {names.action(action)}, by component{'' if bound else f': {UNPROVED}'}"
         bars.append(Bars(title, f"margin{bound}", tuple(drawn), "sum", float(column.sum())))
     return tuple(bars)
 
@@ -755,7 +782,7 @@ def _shortfall_line(solution: Solution) -> Chart:
 def _falling_short(solution: Solution) -> str:
     largest = float(solution.compared.shortfall.max(initial=0.0))
     better = f"another action looks better at {solution.stats.unexplained:.1%} of the states{_of_these(solution)}"
-    return f"{better}; largest shortfall: {largest:.2g}"
+    return f"{UNPROVED}: {better}; largest shortfall: {largest:.2g}"
 
 
 def _of_these(solution: Solution) -> str:
@@ -801,12 +828,11 @@ def _band(proof: Certificate, names: Names) -> Chart:
             spans += _spans(_borders(s), taken[action], over, action)
         if here.any():
             middle = np.where(here, estimate[action], np.nan)
-            lower = np.where(here & np.isfinite(least[action]), least[action], np.nan)  # without a bound, no band
+            lower = _envelope(s, np.where(here & np.isfinite(least[action]), least[action], np.nan))
             band = bound if np.isfinite(lower).any() else ""
             curves.append(Curve(over, s, middle, lower, middle, colour=action, band=band))
     if tube is not None:
-        undecided = f"tube: not decided, {tube.share:.1%} of the states"
-        spans += [Span(float(low), float(high), undecided) for low, high in tube.undecided[:, 0]]
+        spans += _undecided(proof)
         ends = np.add.outer(tube.grid.switches[:, 0], [-tube.allowed, tube.allowed]).ravel().tolist()
         spans += [Span(end, end, f"half-width asked for, {tube.allowed:.3g}") for end in ends]
     levels = [Level(0.0)]
@@ -816,6 +842,13 @@ def _band(proof: Certificate, names: Names) -> Chart:
     low, high = _range_with([*(curve.y for curve in curves), np.zeros(1)], bands, above=False)
     labels = names.coordinate(0, 1), "advantage D(s)"
     return Chart(_proved_title(proof), *labels, tuple(curves), tuple(spans), tuple(levels), low=low, high=high)
+
+
+def _undecided(proof: Any) -> list[Span]:
+    """The intervals in which a proof leaves open which action is best; none of a proof without a tube."""
+    tube = getattr(proof, "tube", None)
+    words = "" if tube is None else f"tube: not decided, {tube.share:.1%} of the states"
+    return [] if tube is None else [Span(float(low), float(high), words) for low, high in tube.undecided[:, 0]]
 
 
 def _proved_title(proof: Certificate) -> str:
@@ -932,14 +965,24 @@ def stability_charts(found: Stability, *, plane: Plane = FIRST) -> tuple[Chart |
         words: dict[str, Any] = {"hatched": mask, "hatched_label": NO_DATA}
         bands = ((name, high - low) for name, _, low, high in each if (high > low).any())
         label = "width of the band of nine in ten halves"
-        return tuple(sheet.map(name, label, width, is_robust=True, **words) for name, width in bands)
+        return tuple(sheet.map(_titled(name, UNPROVED), label, width, is_robust=True, **words) for name, width in bands)
     curves = tuple(
         Curve(name, states[:, 0], middle, low, high, colour=number, band="nine in ten halves")
         for number, (name, middle, low, high) in enumerate(each)
     )
     low, high = _with_bands(curves)
     spans = tuple(_spans(_borders(states[:, 0]), mask, NO_DATA))
-    return (Chart("", names.coordinate(0, 1), "reward R", curves, spans, low=low, high=high),)
+    return (Chart(UNPROVED, names.coordinate(0, 1), "reward R", curves, spans, low=low, high=high),)
+
+
+def _envelope(x: Array, y: Array) -> Array:
+    """A curve that is nowhere above another, without the teeth that its mesh gives it; NaN where that is NaN."""
+    smooth = y.copy()
+    for start, stop in runs(np.isfinite(y)):
+        blocks = np.array_split(np.arange(start, stop), max((stop - start) // TOOTH, 1))
+        knots = np.unique([start, *(block[y[block].argmin()] for block in blocks), stop - 1])
+        smooth[start:stop] = np.minimum(y[start:stop], np.interp(x[start:stop], x[knots], y[knots]))
+    return smooth
 
 
 # Numbers -------------------------------------------------------------------------------------------------------------

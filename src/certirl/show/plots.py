@@ -562,8 +562,8 @@ def _map(chart: Map, ax: Any) -> list[Any]:
         halo = [withStroke(linewidth=2.5, foreground="white")]
         ax.text(*word, fontsize="small", color="black", ha="center", va="center", clip_on=True, path_effects=halo)
     for point in chart.points:
-        look = {"markersize": 11, "markeredgecolor": "white", "markeredgewidth": 1.5, "clip_on": False, "zorder": 3}
-        handles += ax.plot(point.x, point.y, "X", color=COLOURS[MARK], label=point.label, linestyle="none", **look)
+        look = {"markersize": 9, "markeredgecolor": "white", "markeredgewidth": 1.5, "clip_on": False, "zorder": 3}
+        handles += ax.plot(point.x, point.y, "o", color=COLOURS[MARK], label=point.label, linestyle="none", **look)
     return handles
 
 

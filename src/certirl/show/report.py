@@ -1,8 +1,9 @@
-"""The report: one page about a solution, a certificate or a refutation, which opens without a network.
+"""The report: one page about a solution, a certificate or a refutation, to be read offline, printed and signed.
 
-The page claims what the record claims: its first sentence is the first line of the record's print. Pictures are the
-records of `charts`, drawn by `svg`; all other words and numbers are the record's. Text from outside (names of columns,
-actions and components, files) is escaped, and the page forbids the browser every request and every other script.
+The page claims what the record claims: its first sentence is the first line of the record's print. What it rests on
+comes first, then the numbers and what the independent checker said, if it was asked, then the pictures, which are the
+records of `charts`, drawn by `svg`. Text from outside (names of columns, actions and components, files) is escaped, and
+the page forbids the browser every request and every other script.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date as Date
 from functools import cache
 from html import escape
 from importlib import metadata, resources
@@ -27,6 +29,7 @@ from certirl.data.coverage import Coverage
 from certirl.fit.witness import Witness
 from certirl.functions.reward import Reward
 from certirl.ground.archive import replacing, target_of
+from certirl.ground.doors import as_text, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
 from certirl.proof.refutation import Refutation
@@ -34,6 +37,7 @@ from certirl.show import charts, svg
 from certirl.show.charts import Names, Picture
 from certirl.show.mathml import mathml
 from certirl.solver.answer import Answer
+from certirl.solver.check import check
 from certirl.solver.soft_solution import SoftSolution
 from certirl.solver.solution import Solution
 
@@ -43,7 +47,29 @@ _LONG = 120  # characters of a verdict that is set smaller
 _MOST_TERMS = 12  # of a formula
 _LONGEST_CODE = 60_000  # characters of Python that are shown
 _KEPT = "A file keeps the answer and its proof, but neither the simulator or log nor the expert's function."
-_TO_BELIEVE = "What must be true besides, and data cannot show."
+_ABOUT = ("simulator", "data", "reward", "states", "actions", "expert", "command", "call", "seed", "file", "versions")
+_TO_BELIEVE = "What must be true besides, which no file and no program can show, and who can check it."
+_SYSTEM = "Who knows the system, by its equations or its manual: data can contradict this and never prove it."
+# What assumptions are about, by how they begin or by a word; who can check them, and how. The first that fits counts.
+_CHECKED_BY = {
+    "^declared": _SYSTEM,
+    "^the dynamics are those of the log": "Who keeps the log, by comparing it with what was recorded.",
+    "^(the stored sums|given (?!the action,)|the next states of different|episodes are|decisions and next|rows )": (
+        "Who drew or recorded the data: by repeating the call with its seed, or by how the log was kept."
+    ),
+    "fixed before|chosen without looking": (
+        "Who asked for the proof, by having made no other attempt with these data that δ does not count."
+    ),
+    r"^(the reward (stays|is)|the certificate is|the value that|R\(s|differences R|it differs)": (
+        "Who gave the reward, by evaluating it."
+    ),
+    "P_a f": "Who knows the system; where a law is declared, tail.number(columns) computes this from it.",
+    "s' =|next state|simulator|derivative|Lipschitz|terminal|periodic|drift": _SYSTEM,
+    "expert|policy|logit|probabilit|reward": (
+        "Who knows the expert: by reading its code, or by asking, also between the states that were looked at."
+    ),
+    "": "Nobody: only a proof, from more data, replaces it.",
+}
 _ADVANTAGE = (
     "By how much the expert's action is better than the others: the difference of the expected values of the next "
     "states."
@@ -60,32 +86,54 @@ class Section(NamedTuple):
     body: str
 
 
-def write(record: Any, path: Any, *, coverage: Coverage | None = None, file: Any = None) -> Path:
-    """Write the report of a record and return the path.
-
-    ".html" is added to a path without it. Coverage of the log, as `certirl.diagnose.coverage` returns it, is drawn if
-    given. ``file`` is what the record was read from; a solution knows it.
-    """
-    target, text = target_of(path, SUFFIXES), page(record, coverage=coverage, file=file)
+def write(record: Any, path: Any, **words: Any) -> Path:
+    """Write the report of a record and return the path; ".html" is added to one without it. Words are as of `page`."""
+    target, text = target_of(path, SUFFIXES), page(record, **words)
     with replacing(target) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     return target
 
 
-def page(record: Any, *, coverage: Coverage | None = None, file: Any = None) -> str:
-    """The report of a record as HTML; see `write`."""
+def page(
+    record: Any,
+    *,
+    title: str | None = None,
+    author: str | None = None,
+    date: Any = None,
+    checked: bool = False,
+    coverage: Coverage | None = None,
+    file: Any = None,
+) -> str:
+    """The report of a record as HTML.
+
+    Args:
+        record: a solution, a certificate or a refutation.
+        title: of the page; "certirl report" if left out.
+        author: who wrote it.
+        date: of the page, as "2026-12-31" or of `datetime`; today if left out.
+        checked: derive the claim again by the independent checker and print its verdict.
+        coverage: of the log, as `certirl.diagnose.coverage` returns it; drawn if given.
+        file: what the record was read from; a solution knows it.
+    """
     if not isinstance(record, Answer | Claim):
         kind = type(record).__name__
         raise TypeError(f"a report is about a solution, a certificate or a refutation, got {kind}")
-    figures = _Figures()
-    sections = [section for section in _sections(record, figures, coverage, file) if section.body]
+    title, author = (
+        "" if text is None else as_text(text, name) for name, text in (("title", title), ("author", author))
+    )
+    day, file, figures = _day(date), file or getattr(record, "file", None), _Figures()
+    every = [*_front(record, file, checked), *_sections(record, figures, coverage, file)]
+    sections = [section for section in every if section.body]
     status = record.status if isinstance(record, Answer) else record.word
     tone = svg.TONES[status]
     verdict = verdict_of(record)
     style, script = _shipped("report.css"), _shipped("report.js")
     return Template(_shipped("report.html")).substitute(
         version=escape(_version("certirl")),
-        title=escape(f"{status}: certirl report"),
+        title=escape(f"{title or 'certirl report'}: {status}"),
+        heading=f'<p class="title">{escape(title)}</p>' if title else "",
+        written=escape(f"{author}, {day}" if author else day),
+        author=escape(author),
         style=style,
         script=script,
         style_hash=_hash(style),
@@ -95,12 +143,19 @@ def page(record: Any, *, coverage: Coverage | None = None, file: Any = None) -> 
         badge_sign=tone.sign,
         verdict=escape(verdict),
         verdict_class="long" if len(verdict) > _LONG else "",
-        facts="".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in _facts(record)),
         links="".join(f'<li><a href="#{section.name}">{escape(section.heading)}</a></li>' for section in sections),
         sections="\n".join(map(_section, sections)),
         footer=f"Written by certirl {escape(_version('certirl'))}. This page is one file and makes no request.",
         readings=figures.readings,
     )
+
+
+def _day(date: Any) -> str:
+    """A date as 2026-12-31; today if there is none."""
+    try:
+        return (Date.today() if date is None else Date.fromisoformat(str(date)[:10])).isoformat()
+    except ValueError:
+        raise ValueError(f"{setting('date')} must be a date such as 2026-12-31, got {shown(date)}") from None
 
 
 def verdict_of(record: Record) -> str:
@@ -205,6 +260,65 @@ def _code(text: str, kind: str = "") -> str:
     return f'<pre tabindex="0" class="{kind}"><code>{escape(text)}</code></pre>'
 
 
+# What comes first ----------------------------------------------------------------------------------------------------
+
+
+def _front(record: Any, file: Any, checked: bool) -> Iterable[Section]:
+    """What the page is about, what must be believed, the numbers, and the checker's verdict."""
+    yield Section("about", "What this is about", "", _pairs(_about(record, file)))
+    item = '<li>{}<br><span class="who">{}</span></li>'
+    believed = "".join(item.format(_sentence(text), escape(who_checks(text))) for text in _assumed(record))
+    yield Section("assumptions", "Assumptions", _TO_BELIEVE, believed and f'<ol class="assumed">{believed}</ol>')
+    facts = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in _facts(record))
+    yield Section("numbers", "Numbers", "", f'<dl class="facts">{facts}</dl>')
+    yield Section("checked", "Independent check", "", _checked(record, file, checked))
+
+
+def who_checks(assumption: str) -> str:
+    """Who can check an assumption, and how."""
+    return next(who for about, who in _CHECKED_BY.items() if re.search(about, assumption))
+
+
+def _about(record: Any, file: Any) -> dict[str, str]:
+    """The system, the expert and the call of a record."""
+    about, names = dict(record.about), Names.of(record)
+    names = names._replace(actions=names.actions or getattr(record, "action_names", ()))
+    constant, domain, count = (getattr(record, name, None) for name in ("expert", "domain", "n_actions"))
+    if constant is not None:
+        about["expert"] = f"{names.action(constant)}, always"
+    elif "expert" not in about and isinstance(record, Answer):
+        about["expert"] = "depends on the state"
+    if not record.about:
+        about["call"] = "not kept: the record is of an earlier version, or was made in parts"
+    each = enumerate(names.actions or [""] * (count or 0))
+    about["actions"] = ", ".join(f"{number} {name}".rstrip() for number, name in each)
+    if domain is not None:
+        sides = zip(names.coordinates or [""] * len(domain), domain, strict=True)
+        about["states"] = ", ".join(f"{name} [{low:g}, {high:g}]".lstrip() for name, (low, high) in sides)
+    seed = getattr(getattr(record, "stats", record), "seed", None)
+    about["seed"] = "" if seed is None else str(seed)
+    about["file"] = _file(Path(file)) if file else ""
+    return {name: about[name] for name in _ABOUT if about.get(name)}
+
+
+def _checked(record: Any, file: Any, is_asked: bool) -> str:
+    """The verdict of the independent checker, if it was asked."""
+    if _proof_of(record) is None:
+        return ""
+    if not is_asked:
+        name = Path(file).name if file else "FILE.npz"
+        return f"<p>Not run for this page: {_command(f'certirl-check {name}')} does it.</p>"
+    verdict, by = check(file or record), f"certirl_check {_version('certirl')}, which shares no code with certirl"
+    first, *more = [verdict.statement] if verdict.verdict == "confirmed" else verdict.reasons
+    lines = {name: _minus(text) for name, text in verdict.lines}
+    words = f"<p><strong>{escape(verdict.verdict.capitalize())}</strong>: {escape(first)}.</p>{_items(more)}"
+    return f"{words}<p>Derived again from the stored sums by {escape(by)}.</p>{_pairs(lines)}"
+
+
+def _command(text: str) -> str:
+    return f"<code>{escape(text)}</code>"
+
+
 # Sections ------------------------------------------------------------------------------------------------------------
 
 
@@ -231,7 +345,6 @@ def _sections(record: Any, figures: _Figures, coverage: Coverage | None, file: A
         yield Section("budget", "Loss budget", what, _budget(proof, figures))
     if solution is not None:
         yield Section("data", "Data", "", _data(solution, figures, names, coverage))
-    yield Section("assumptions", "Assumptions", _TO_BELIEVE, _items(_assumed(record, proof)))
     if proof is not None and proof.spending:
         lead = (
             f"The probability that the proof is false is at most δ = {proof.delta:g}; attempts not made are included."
@@ -241,7 +354,7 @@ def _sections(record: Any, figures: _Figures, coverage: Coverage | None, file: A
         yield Section("print", "The whole print", "", _code(str(record), "wrap"))
     else:
         if solution.reward is not None:
-            yield Section("formula", "Formula and code", "", _formula(solution.reward, names))
+            yield Section("formula", "Formula and code", _standing(solution), _formula(solution.reward, names))
         yield Section("diagnostics", "Details", "", _diagnostics(solution))
     yield Section("reproduce", "Reproduce", "" if solution is None else _KEPT, _reproduce(record, proof, file))
 
@@ -269,13 +382,11 @@ def _soft_sections(
     drawn = figures.drawn({"transitions": charts.coverage_charts(coverage)}) if coverage is not None else ""
     rests = _items(solution.log_notes)
     yield Section("data", "Data", "", drawn + _table(["action", "transitions"], counts, "Transitions") + rests)
-    assumed = solution.assumed if solution.proof is None else solution.proof.assumptions
-    yield Section("assumptions", "Assumptions", _TO_BELIEVE, _items(assumed))
     if solution.proof is not None:
         rows = [(name, f"{part:.3g}") for name, part in solution.proof.spending.items()]
         lead = f"The probability that the band is false is at most δ = {solution.proof.delta:g}."
         yield Section("delta", "δ", lead, _table(["part", "δ"], rows, "Parts of δ"))
-    yield Section("formula", "Formula and code", "", _formula(solution.reward, names))
+    yield Section("formula", "Formula and code", _standing(solution), _formula(solution.reward, names))
     yield Section("print", "The whole print", "", _code(str(solution), "wrap"))
     yield Section("reproduce", "Reproduce", _KEPT, _reproduce(solution, None, file))
 
@@ -290,8 +401,6 @@ def _soft_facts(solution: SoftSolution) -> Iterable[tuple[str, str]]:
     if solution.proof is not None and solution.proof.holds:
         yield "probability", f"at least {chance(solution.proof.delta)}"
         yield "band, median half-width", f"{solution.proof.half_width:.2g}"
-    yield "actions", str(solution.n_actions)
-    yield "states", solution.domain.words if len(solution.domain) <= 3 else f"{len(solution.domain)} coordinates"
     yield "discount γ", f"{solution.discount:g}"
 
 
@@ -318,15 +427,9 @@ def _facts(record: Any) -> Iterable[tuple[str, str]]:
         yield "regret, of the value's span", f"at most {percent_up(proof.relative_regret)}"
     if solution is not None:
         kind = "states, every action at each" if solution.stats.noiseless else "transitions per action"
-        action = solution.expert
-        yield "expert", "depends on the state" if action is None else f"{Names.of(solution).action(action)}, always"
-        yield "actions", str(solution.n_actions)
-        yield "states", solution.domain.words if len(solution.domain) <= 3 else f"{len(solution.domain)} coordinates"
         yield "discount γ", f"{solution.discount:g}"
         yield (kind, _counted(solution)) if solution.samples else ("data", "exact operators")
     elif proof is not None and not is_random:
-        yield "actions", str(proof.n_actions)
-        yield "states", proof.domain.words
         yield "discount γ", f"{proof.discount:g}"
         yield "cells", proof.cells_in_words
     elif proof is not None:
@@ -456,11 +559,20 @@ def _data(solution: Solution, figures: _Figures, names: Names, coverage: Coverag
     return f"{_pairs(words)}{drawn}{body}"
 
 
-def _assumed(record: Any, proof: Any) -> Sequence[str]:
+def _assumed(record: Any) -> list[str]:
+    """What must be believed: first what was declared of the dynamics, in its own words."""
+    proof = record.proof if isinstance(record, SoftSolution) else _proof_of(record)
+    declared = [f"declared: {record.about[name]}" for name in ("tail", "dynamics") if name in record.about]
     if proof is not None:
-        return tuple(proof.assumptions)
-    text = record.stats.lines().get("assumed", "")
-    return text.split("; ") if text else ()
+        return [*declared, *proof.assumptions]
+    if isinstance(record, SoftSolution):
+        return [*declared, *record.assumed]
+    return [*declared, *filter(None, record.stats.lines().get("assumed", "").split("; "))]
+
+
+def _standing(answer: Answer) -> str:
+    words = charts.standing(answer)
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _spending(proof: Claim, figures: _Figures, solution: Solution | None) -> str:
@@ -472,7 +584,9 @@ def _spending(proof: Claim, figures: _Figures, solution: Solution | None) -> str
 def _formula(reward: Reward, names: Names) -> str:
     """R for a person and R for a program; a reward with parts that are Python functions has no text of its own."""
     latex = reward.to_latex(terms=_MOST_TERMS, names=names.coordinates or None)
-    lines = "".join(f'<p class="formula">{line}</p>' for line in mathml(latex))
+    lines = "".join(
+        f'<p class="formula" tabindex="0" role="group" aria-label="Formula">{line}</p>' for line in mathml(latex)
+    )
     written = f"{lines}<details><summary>The formula in LaTeX</summary>{_code(latex)}</details>"
     try:
         code = reward.to_python()
@@ -492,11 +606,9 @@ def _diagnostics(solution: Solution) -> str:
 
 
 def _reproduce(record: Any, proof: Any, file: Any) -> str:
-    file = file or getattr(record, "file", None)
     versions = [f"{name} {_version(name)}" for name in ("certirl", "numpy", "scipy", "highspy", "clarabel")]
     settings = _settings(record, proof)
     settings["this report was written with"] = ", ".join([*versions, f"Python {platform.python_version()}"])
-    settings |= {"file": _file(Path(file))} if file else {}
     name = Path(file).name if file else "FILE.npz"
     checked = [f"certirl check {name}    # derives the proof again, with code of its own"] if proof is not None else []
     commands = [f"certirl show {name}", *checked, f"certirl report {name} -o report.html"]
@@ -506,17 +618,8 @@ def _reproduce(record: Any, proof: Any, file: Any) -> str:
 def _settings(record: Any, proof: Any) -> dict[str, str]:
     settings = {}
     if isinstance(record, SoftSolution):
-        settings = {
-            "discount γ": f"{record.discount:g}",
-            "reference": "none" if record.reference is None else f"action {record.reference}",
-            "log-odds": str(record.odds.basis),
-            "functions of effects": str(record.columns),
-            "seed (rng)": "none, or not a number" if record.seed is None else str(record.seed),
-        }
+        settings = {"log-odds": str(record.odds.basis), "functions of effects": str(record.columns)}
     if isinstance(record, Solution):
-        is_constant = record.expert is not None
-        settings["expert"] = f"action {record.expert}" if is_constant else "a function of the state"
-        settings["discount γ"] = f"{record.discount:g}"
         settings["functions of V"] = _each(component.basis for component in record.components)
         columns = "columns" if record.stats.objective else "functions of effects"
         settings[columns] = _each(component.columns for component in record.components)
@@ -524,8 +627,6 @@ def _settings(record: Any, proof: Any) -> dict[str, str]:
             named = [f"{component.name}: {list(component.coordinates)}" for component in record.components]
             settings["components"] = ", ".join(named)
         settings["program"] = record.stats.objective
-        settings["transitions per action"] = _counted(record)
-        settings["seed (rng)"] = "not a number, not kept" if record.stats.seed is None else str(record.stats.seed)
     if proof is not None:
         settings |= {"δ": f"{proof.delta:g}"} | proof.declared
         tube = getattr(proof, "tube", None)

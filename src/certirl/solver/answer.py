@@ -99,17 +99,31 @@ class Answer(Record):
         """
         return archive.save(self, path)
 
-    def report(self, path: str | os.PathLike[str], *, coverage: Coverage | None = None) -> Path:
-        """Write one page about the answer, which a browser opens without a network; returns its path.
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        author: str | None = None,
+        date: Any = None,
+        checked: bool = False,
+        coverage: Coverage | None = None,
+    ) -> Path:
+        """Write one page about the answer, to be read in a browser, printed and signed; returns its path.
 
         Args:
             path: where it is written; ".html" is added to a name without it.
+            title: of the page.
+            author: who wrote it.
+            date: of the page, as "2026-12-31" or of `datetime`; today if left out.
+            checked: derive the proof again by the independent checker and print its verdict.
             coverage: of the log, as `certirl.diagnose.coverage` returns it; drawn if given.
 
         Example:
-            >>> solution.report("answer.html").name
+            >>> solution.report("answer.html", title="Room 3", author="A. Auditor", date="2026-12-31").name
             'answer.html'
         """
         from certirl.show import report
 
-        return report.write(self, path, coverage=coverage)
+        words: dict[str, Any] = {"title": title, "author": author, "date": date}
+        return report.write(self, path, **words, checked=checked, coverage=coverage)
