@@ -8,7 +8,7 @@ PYTEST := $(abspath $(BIN))/python -m pytest
 # With LOWEST=1 the lowest versions that pyproject.toml allows.
 LIMITS = $(if $(LOWEST),--constraint $(VENV)/lowest.txt)
 
-.PHONY: demo demo-files test test-fast test-lowest test-slow test-all test-sdist test-device docs links pictures dist lint bench figures clean
+.PHONY: demo demo-files test test-fast test-lowest test-slow test-all test-sdist test-device coverage docs links pictures dist lint bench figures clean
 
 # Which Python a command is, and the first that runs: by that name, or one of pyenv that is not in use.
 WHICH = $(shell $(1) -c "import sys; print(*sys.version_info[:2], sep='.')" 2>/dev/null)
@@ -108,6 +108,13 @@ test-device: $(VENV)/test
 	@echo "Installing torch …"
 	@$(INSTALL) "torch==2.13.0"
 	$(PYTEST) tests/kernels/test_tensors.py tests/claims/test_pages.py -k "tensors or gpu"
+
+# The share of the lines of both packages that the fast tests run, file by file in build/coverage; processes that tests start are counted.
+coverage: export OMP_NUM_THREADS := 1
+coverage: export OPENBLAS_NUM_THREADS := 1
+coverage: $(VENV)/test
+	@$(INSTALL) "coverage[toml]>=7.10" "pytest-cov>=7"
+	$(PYTEST) -n auto --dist worksteal -m "not slow" --cov=certirl --cov=certirl_check --cov-report=term --cov-report=html:build/coverage
 
 # The site, in build/docs/index.html. A link, an anchor or a picture that does not exist is an error.
 SPHINX = $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs .
