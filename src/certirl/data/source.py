@@ -288,7 +288,10 @@ class Logged(_Described):
     def check_declared(self) -> None:
         """Refuse a domain that comes from the data, and what `check_unbiased` refuses."""
         if self.data.domain_from_data:  # fresh data would have placed the basis, and new states may lie outside
-            raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
+            raise ValueError(
+                "a certificate needs a declared domain: write domain=(low, high) where the log is made, "
+                "in certirl.logs.read(…) or Transitions(…)"
+            )
         self.check_unbiased()
 
     def check_unbiased(self) -> None:

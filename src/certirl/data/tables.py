@@ -209,7 +209,10 @@ def _incomplete(table: Table, names: Names, by_episode: bool, demonstrations: bo
         )
     needs += ", in npz files arrays states, actions, next_states, episodes" * (table.kind == ".npz")
     reader = "policy_from" if demonstrations else "logs.read"
-    example = by_door(f'certirl.{reader}(…, state=("x", "v"), action="a")', "--state x v --action a")
+    after = ("", "") if by_episode or demonstrations else (", next_state=…", " --next-state …")
+    example = by_door(
+        f'certirl.{reader}(…, state=("x", "v"), action="a"{after[0]})', f"--state x v --action a{after[1]}"
+    )
     return f"{needs}; it has {', '.join(table.names) or 'no header'}; name others by {example}"
 
 
