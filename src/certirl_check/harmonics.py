@@ -24,7 +24,7 @@ _MOVES, _MOST_CELLS = (0.006, 0.06), 1_000_000  # how far an expansion of size 1
 # and of a box, and the most cells
 _MOST_VALUES = 1 << 20  # function values of one minimum
 _TOLERANCE = {1: 1e-9, 2: 1e-7}  # of the range of values: how far below the least value its bound may be
-_PARTS = {1: 8, 2: 3, 3: 2}  # into which a box is divided along each coordinate; a round takes as long as many boxes
+_PARTS = (8, 2)  # into which an interval is divided, where a round takes as long as many parts, and a side of a box
 _WIDER = 1 + 1e-12  # covers the rounding of the few operations that it multiplies
 
 
@@ -528,7 +528,7 @@ class Functions:
         Along a line f is a sum of waves of frequencies up to σ, and if it is within M of a middle then f'² + σ²f² ≤
         σ²M² (Duffin and Schaeffer) and |f''| ≤ σ²M: from the centre of a box f falls by σ√(M² − f²) + σ²M/2 at most.
         """
-        counts, rest, parts = self.counts(8.0, 1), curve[1:], _PARTS[min(len(self.axes), 3)]
+        counts, rest, parts = self.counts(8.0, 1), curve[1:], _PARTS[len(self.axes) > 1]
         if not len(rest):
             return float(curve.below[0]), float(curve.above[0])
         spread = [axis.spread(n) for axis, n in zip(self.axes, counts, strict=True)]
