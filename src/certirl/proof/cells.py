@@ -590,7 +590,7 @@ def prove_by_cells(
         assumptions,
         as_names(getattr(simulator, "coordinate_names", ()), len(domain), "coordinates"),
         as_names(getattr(simulator, "action_names", ()), simulator.n_actions, "actions"),
-        simulator,
+        simulator=simulator,
     )
 
 
