@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from functools import cache
 
 from certirl import __version__
+from certirl.cli.again import Again
 from certirl.cli.output import complain, lasting_output, lines_of, sentence
 from certirl.cli.parsing import BAD_INPUT, DONE, INTERRUPTED, Parser, Verb, build, option_names, parse
 from certirl.ground import doors
@@ -56,7 +57,12 @@ def _run(parser: Parser, words: Sequence[str]) -> int:
         return DONE
     options = parse(parser, words)
     options.words = words
-    with doors.options(option_names(options)), shown_progress(False if options.quiet else None), lines_of(options):
+    written = Again(parser, options, words)
+    with (
+        doors.options(option_names(options), written),
+        shown_progress(False if options.quiet else None),
+        lines_of(options),
+    ):
         with clocked(options.verb.name) if options.verb.clocked else nullcontext():
             answer = options.verb.run(options)
         document = answer.document() if options.json else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -37,6 +38,7 @@ from certirl.functions.bases import Basis
 from certirl.ground.domain import Array, Box, as_domain, mesh
 from certirl.ground.doors import as_flag, by_door, setting
 from certirl.ground.records import Record, internal
+from certirl.ground.status import call, is_complete, rounded_up
 
 _SEARCHED = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are searched for
 _WITH_CORNERS = 8  # coordinates of a box whose corners are looked at
@@ -47,6 +49,7 @@ class _Described(Record):
     """What a simulator and a log have in common; checks that one of them always passes do nothing here."""
 
     data: Any
+    is_log: bool
     has_terminal_states: Any  # of each kind
     counts: Any
 
@@ -79,6 +82,22 @@ class _Described(Record):
     def coordinate_names(self) -> tuple[str, ...]:
         """The names of the coordinates; empty if they have none."""
         return as_names(getattr(self.data, "coordinate_names", ()), len(self.domain), "coordinates")
+
+    def again(self, changed: str, function: str, rng: Any) -> str:
+        """The call of a function with what `status.change` wrote, with other draws; empty if nothing changes."""
+        if not changed or is_complete(changed):
+            return changed
+        if self.is_log:
+            changed = re.sub(r"^samples=([\d_]+)(?:, )?(.*?)(?:  # (.*))?$", self._longer, changed)
+        elif isinstance(rng, int | np.integer):
+            settings, mark, note = changed.partition("  # ")
+            changed = f"{settings}, rng={int(rng) + 1}{mark}{note}"
+        return call(function, changed)
+
+    def _longer(self, found: re.Match[str]) -> str:
+        """The rows that a log should have, in place of transitions of each action."""
+        rows = rounded_up(len(self.data) * int(found[1]) / max(self.per_action(0), 1))
+        return f"{found[2]}  # {'; '.join(filter(None, [f'with a log of about {rows:,} rows', found[3]]))}"
 
     def check_without_terminal(self) -> None:
         """Refuse terminal states."""

@@ -18,7 +18,7 @@ from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Box, mesh
 from certirl.ground.doors import as_count, as_listed, as_number, setting, shown
 from certirl.ground.records import Record
-from certirl.ground.status import Finding, Reason
+from certirl.ground.status import Finding, Reason, change
 
 WEIGHED = ("smoothest", "least-variance")  # by the errors of the operators
 OBJECTIVES = (*WEIGHED, "l1", "max-margin")
@@ -28,6 +28,7 @@ PRICES, HALVED = (-4.0, 6.0), 9  # powers of ten between which its price of roug
 BALANCED = "balanced variance"  # least variance, each comparison in units of its own noise
 BALANCINGS = 3  # solves, each with the noise under the answer before
 MOST_POINTS = 1_000_000  # of a cover
+SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # of the span of R, within which an expert may be optimal
 PARTS = (0.25, 0.5, 0.75)  # of what an inexact expert may lack, that a reward is asked to leave
 _MESH = 4  # points of the mesh for each function, where an inexact expert is compared
 NEGLIGIBLE = 1e-9  # share of the largest margins below which a component gets no reward
@@ -186,7 +187,8 @@ def _solved(
     for component, criterion in zip(components, criteria, strict=True):
         if criterion.spectral_radius >= 1:
             which = f"component {component.name}: " if len(components) > 1 else ""
-            return task.recovery(Reason.DIVERGES.finding(which=which), 0)
+            columns = change(columns=max(criterion.columns.size // 2, 2))
+            return task.recovery(Reason.DIVERGES.finding(columns, which=which), 0)
     if slack is not None and cover is None:
         cover = _coarse_radius(criteria[0].basis.domain)
     task.start(slack, cover)
@@ -199,7 +201,7 @@ def _solved(
     if answer.status == "infeasible" and answer.weights.any():
         return task.infeasible(answer, task.solves)
     if answer.x is None:
-        return task.recovery(Reason.SOLVER.finding(), task.solves)
+        return task.recovery(task.failed, task.solves)
     return task.finished(answer, task.solves, soft=slack is not None, cover=cover, tolerance=tolerance)
 
 
@@ -345,6 +347,12 @@ class _Task:
         missing = sums < target
         return [entry for entry in lower if missing[entry[1]] and len(entry[2])]
 
+    @property
+    def failed(self) -> Finding:
+        """That the solver stopped, and which other objective to try."""
+        other = "least-variance" if self.objective == "l1" else "l1"
+        return Reason.SOLVER.finding(f"method=certirl.Program(…, objective={other!r})")
+
     def _whole(self, j: int, states: Array) -> Array:
         """States of one component as states of the whole space, NaN elsewhere ``[m, d]``."""
         whole = np.full((len(states), sum(len(component.coordinates) for component in self.components)), np.nan)
@@ -394,7 +402,7 @@ class _Task:
         rows, width = self.solver.rows, self.solver.rows.values.shape[1]
         x = np.array([np.pad(x_j, (0, width - len(x_j))) for x_j in answer.x])
         if rows.lowest(rows.products(x) + answer.slack).sum(axis=0).min() < 1.0 - 10 * tolerance:
-            return self.recovery(Reason.SOLVER.finding(), rounds)
+            return self.recovery(self.failed, rounds)
         sizes = [float(np.abs(x_j @ matrices).max()) for x_j, matrices in zip(answer.x, self.matrices, strict=True)]
         coefficients = []
         for criterion, x_j, size in zip(self.criteria, answer.x, sizes, strict=True):
@@ -403,7 +411,7 @@ class _Task:
             coefficients.append(criterion.reward_of(padded) if self.in_values else padded)
         judged = self.judged(coefficients, cover)
         if cover is None and judged.margin < 0.5:  # the rows hold, the continuum does not: oracle and solver disagree
-            return self.recovery(Reason.SOLVER.finding(), rounds)
+            return self.recovery(self.failed, rounds)
         return self.recovery(
             (Reason.SOLVED if judged.margin > 0 else Reason.SOFT if soft else Reason.COVER).finding(),
             rounds,
@@ -481,6 +489,11 @@ def inexact(criterion: Bellman, share: float) -> list[Recovery]:
         if least <= share:
             found.append(task.recovery(Reason.WITHIN.finding(share=least), 1, **judged.fields))
     return found
+
+
+def share_allowed(criterion: Bellman, above: float = 0.0) -> float | None:
+    """The least of some shares ξ above another for which `inexact` finds a reward; None if it does for none."""
+    return next((share for share in SHARES if share > above and inexact(criterion, share)), None)
 
 
 def share_needed(criterion: Bellman, margin: float, values: Array) -> float:

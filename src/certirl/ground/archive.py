@@ -65,6 +65,7 @@ _GAINED: dict[int, dict[str, dict[str, Any]]] = {
         "BoundedReward": {"apart": None, "slopes": None, "slopes_source": "proved"},
         "FeaturePath": {"gains": None, "signs": None},
         "Diagnostics": {"exogenous": []},
+        "Finding": {"next": ""},
     },
 }
 UNSAVED: Mapping[str, Any] = types.MappingProxyType({"saved": False})

@@ -31,6 +31,8 @@ _ONE_AT_A_TIME = RLock()
 
 # The options of the command that is running, if any: from the name of a keyword to the option.
 _OPTIONS: ContextVar[Mapping[str, str] | None] = ContextVar("certirl_options", default=None)
+# How the command that is running writes a call of Python as a command.
+_AS_COMMAND: ContextVar[Callable[[str], str]] = ContextVar("certirl_as_command", default=str)
 
 
 def setting(name: str, value: str = "") -> str:
@@ -52,17 +54,23 @@ def by_door(python: str, command: str) -> str:
     return python if _OPTIONS.get() is None else command
 
 
+def called(text: str) -> str:
+    """A call, "certirl.solve(…, columns=9)", as the user writes it: in a command as a command."""
+    return _AS_COMMAND.get()(text) if text else ""
+
+
 @contextmanager
-def options(table: Mapping[str, str]) -> Iterator[None]:
-    """Within the ``with`` block settings are written as options of a command.
+def options(table: Mapping[str, str], as_command: Callable[[str], str] = str) -> Iterator[None]:
+    """Within the ``with`` block settings are written as options of a command, and calls by ``as_command``.
 
     The table has the option of each keyword, ``{"n_actions": "--actions"}``; with the form of its values if these are
     not written as in Python, ``{"domain": "--domain LOW HIGH"}``.
     """
-    token = _OPTIONS.set(table)
+    token, before = _OPTIONS.set(table), _AS_COMMAND.set(as_command)
     try:
         yield
     finally:
+        _AS_COMMAND.reset(before)
         _OPTIONS.reset(token)
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
 from enum import Enum
 from math import ceil, inf, isfinite
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from certirl.ground import archive
-from certirl.ground.doors import setting
+from certirl.ground.doors import called, setting
 from certirl.ground.records import Record, internal
 
 ANEW = "another call needs another {} and spends its own δ"
+FRESH = 0.6  # of the transitions, at least, are fresh ones, with some to spare
 DECLARE_TAIL = "declare a tail, see docs/certificates.md#where-to-get-a-tail"
+Seen = Callable[[Sequence[Any], float], str]  # what to declare, by columns and γ: `proof.seen.tail_seen`
 # From the weakest to the strongest: an answer has the weakest status of its findings.
 STATUSES = ("undetermined", "infeasible", "solved", "estimated", "validated", "bounded", "certified")
 
@@ -30,6 +32,7 @@ class Finding(Record):
         status: one of `STATUSES`.
         cause: what was found, without a capital and without a full stop.
         cure: what to change, in the same form; empty if nothing needs to be changed.
+        next: the call to try next, with … for what stays as it was; empty if none is known or needed.
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
@@ -42,6 +45,7 @@ class Finding(Record):
     status: Annotated[str, archive.Words(*STATUSES)]
     cause: str
     cure: str = ""
+    next: str = ""
 
     @property
     def sentence(self) -> str:
@@ -58,27 +62,46 @@ def weakest(findings: Iterable[Finding]) -> Finding:
     return min(every, key=lambda finding: STATUSES.index(finding.status))
 
 
+def change(note: str = "", /, **settings: Any) -> str:
+    """Settings of a call as Python writes them, texts as they are; with what must be so for them as a comment.
+
+    ``samples`` are transitions of each action in all: of a log the rows that it should have follow from them.
+    """
+    written = (f"{name}={f'{value:_}' if isinstance(value, int) else value}" for name, value in settings.items())
+    return ", ".join(written) + (f"  # {note}" if note else "")
+
+
+def call(function: str, changed: str) -> str:
+    """The call of a function with what `change` wrote; … stands for all that stays as it was."""
+    settings, _, note = changed.partition("  # ")
+    return f"{function}({', '.join(filter(None, ['…', settings]))})" + (f"  # {note}" if note else "")
+
+
 class Reason(Enum):
-    """Why an answer has its status, for every solver: the status, the cause, and what to change.
+    """Why an answer has its status, for every solver: the status, the cause, what to change, and the same as a call.
 
     Braces stand for what `finding` is given.
     """
 
-    def finding(self, **words: Any) -> Finding:
-        """The finding, with these words in place of the braces."""
+    def finding(self, next: str = "", **words: Any) -> Finding:
+        """The finding, with these words in place of the braces, and what to change in the call, as by `change`."""
         status, *texts = self.value
-        return Finding(status, *(text.format(**words) if words else text for text in texts))
+        found = Finding(status, *(text.format(**words) if words else text for text in texts))
+        return replace(found, next=next) if next else found
 
     # Of the program for an expert who always takes one action.
     SOLVED = "solved", "the expert is strictly optimal under these operators"
     SOFT = (
         "undetermined",
         "the expert is explained up to the slack shown; where slack is used it is not optimal under this reward",
+        "",
+        "method=certirl.Program(…, slack=None)",
     )
     COVER = (
         "undetermined",
         "the margin is 1 at the cover points but falls to zero or below between them, since the cover is too coarse",
         "leave cover out to solve on the whole domain",
+        "method=certirl.Program(…, cover=None)",
     )
     DIVERGES = (
         "undetermined",
@@ -174,7 +197,12 @@ class Reason(Enum):
     )
 
     # Of the value form and of trials of its reward.
-    UNTRIED = "solved", "the reward was not tried, neither on fresh states nor by planning on R alone"
+    UNTRIED = (
+        "solved",
+        "the reward was not tried, neither on fresh states nor by planning on R alone",
+        "",
+        "trials=None",
+    )
     ALL_ALIKE = (
         "undetermined",
         "all actions have the same effect at every state, so that nothing distinguishes the expert's",
@@ -199,27 +227,34 @@ class Reason(Enum):
         "undetermined",
         "at {share:.0%} of the log's states some action was never tried nearby, so that what it does there is a guess",
         "add transitions in which every action is tried; {instead}",
+        "dynamics=certirl.dynamics.SharedDrift()  # if an action moves the state by the same vector everywhere",
     )
     NOT_SHARED = (
         "undetermined",
         "{compared}",
         "the actions do not share it, leave dynamics out, or add to the state what else the next state depends on",
+        "dynamics=None",
     )
     UNPREDICTABLE = (
         "undetermined",
         "the log's actions cannot be predicted from its states "
         "({errors:.0%} wrong; guessing errs at about {chance:.0%})",
+        "",
+        "expert=certirl.SoftExpert()",
     )
     UNEXPLAINED = (
         "undetermined",
         "some other action looks better than the expert's at {share:.0%} of the states: the expert may follow no "
         "reward, or one that these functions cannot express",
+        "",
+        "basis=None",
     )
     NO_FEATURES = (
         "infeasible",
         "no weights of these features, with the signs asked for, make the expert's action better than the others on "
         "average",
         "add features or leave signs out",
+        "method=None",
     )
     ALL_IN_TUBE = (
         "undetermined",
@@ -254,6 +289,7 @@ class Reason(Enum):
     FEATURES_REACH_AVOIDED = (
         *REACHES_AVOIDED[:2],
         "a reward of features is 0 at all ends and cannot tell them apart, leave features out",
+        "method=None",
     )
     TOO_FEW_EPISODES = (
         "solved",
@@ -295,7 +331,7 @@ class Reason(Enum):
 class Claim(archive.Saved):
     """A lower bound on a margin: ``margin`` = ``estimated`` − the sum of ``losses``."""
 
-    _derived: ClassVar[tuple[str, ...]] = ("word", "holds", "statement", "samples", "tail")
+    _derived: ClassVar[tuple[str, ...]] = ("word", "holds", "statement", "samples", "tail", "next")
     rows_in_words: ClassVar[str] = "fresh transitions per action"  # what the numbers of samples count
     holds: bool  # the margin is positive and the tail was declared
     # margin, estimated: the bound, and the estimate that the losses are subtracted from
@@ -315,7 +351,10 @@ class Claim(archive.Saved):
     # what to do about a tail that leaves no margin however many transitions there are; empty for any other
     excessive_tail: str = ""
     close_tail: str = ""  # which tail a margin that holds needs, where the tail costs much of it; else empty
+    samples: int  # that it rests on
     required: float = 0.0  # what the margin must exceed; below 0 for an inexact expert
+    verb: ClassVar[str] = "certify"  # the function that makes it
+    step: str = ""  # `next` as the call that made it knows it
 
     @property
     @internal
@@ -364,6 +403,53 @@ class Claim(archive.Saved):
 
     def _headline(self) -> str:
         return self.statement
+
+    @internal
+    def change(self, tail: Any = None, seen: Seen | None = None) -> str:
+        """What to change in the call that made it, as by `change`; empty if it holds, or nothing is known to help.
+
+        Args:
+            tail: the declaration behind τ.
+            seen: writes what to declare in place of no tail, by what the data show.
+        """
+        if self.holds or self.margin == inf:
+            return ""
+        declared = ""
+        if seen is not None and self.tail is None:
+            declared = seen([ground.columns for ground in self.grounds], getattr(self, "discount", 0.5))
+        if self.spare > 0:
+            return declared
+        most = self._enough()
+        more = change(samples=rounded_up(most)) if most else ""
+        return ", ".join(filter(None, [more, declared]))
+
+    def _enough(self) -> float:
+        """Transitions of each action, fresh and others, with which to try again; 0 if no number is known to help."""
+        if self.samples_needed is not None:
+            return self.samples_needed / FRESH
+        if self.in_noise:
+            return 4 * self.samples / FRESH
+        return 0.0
+
+    @internal
+    def advised(self, step: str) -> Self:
+        """The same, which knows the call to try next."""
+        object.__setattr__(self, "step", step)  # of this record alone: what is read from the same data has its own
+        return self
+
+    @property
+    def next(self) -> str:
+        """The call to try next, or the command, with … for what stays as it was; empty if there is none.
+
+        Example:
+            >>> heated = certirl.problems.thermostat(noise=3.0)
+            >>> given = {"discount": 0.7, "columns": certirl.Legendre(7), "tail": heated.tail, "samples": 1_000}
+            >>> print(certirl.certify(lambda states: states[:, 0], heated, expert=0, rng=1, **given).next)
+            certirl.certify(…, samples=0)
+        """
+        if self.step or not (changed := self.change()):
+            return called(self.step)
+        return called(changed if is_complete(changed) else call(f"certirl.{self.verb}", changed))
 
     @property
     def word(self) -> str:
@@ -448,6 +534,17 @@ def distinct_digits(*numbers: float) -> list[str]:
         if len(set(texts)) == len(set(numbers)):
             break
     return texts
+
+
+def rounded_up(count: float) -> int:
+    """A number rounded up to two significant digits."""
+    unit = 10 ** max(len(str(ceil(count))) - 2, 0)
+    return ceil(count / unit) * unit
+
+
+def is_complete(changed: str) -> bool:
+    """Whether what is next is a call already, and not what to change in one."""
+    return "(" in changed.partition("=")[0]
 
 
 def two_digits(count: int) -> str:

@@ -367,6 +367,16 @@ def more_columns(
     return f"no number of columns up to {MOST_FUNCTIONS} is enough{cure and f'; {cure}'}"
 
 
+def enough_columns(
+    tail: TailLike, columns: Basis, limit: Callable[[Basis], float], coordinates: Sequence[int] | None = None
+) -> Basis | None:
+    """The columns that `more_columns` names; None if there are none."""
+    if tail is None or is_number(tail):
+        return None
+    wider, _, is_enough = least_columns(tail, columns, limit, coordinates, most=MOST_FUNCTIONS)
+    return wider if is_enough else None
+
+
 def check_columns(columns: Basis) -> None:
     """Refuse columns whose span depends on their family, and more than a certificate can be computed for."""
     check_box(columns.domain)

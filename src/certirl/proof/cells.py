@@ -32,7 +32,7 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box, as_domain, as_rows, as_states, like_input, mesh
 from certirl.ground.doors import as_count, as_reals, by_door, setting, shown
 from certirl.ground.records import Record, internal
-from certirl.ground.status import Claim, percent_up, rounded_down
+from certirl.ground.status import Claim, Seen, change, percent_up, rounded_down
 from certirl.proof.case import CASES, Declaration, check_domain, no_case
 from certirl.proof.contradictions import (
     INFLATION,
@@ -255,6 +255,12 @@ class CellCertificate(Claim):
         undecided = "cells without a switch beside them are undecided: use smaller cells or more points"
         return "" if self.holds else undecided
 
+    @internal
+    def change(self, tail: Any = None, seen: Seen | None = None) -> str:
+        """As of a `Claim`: half as long cells."""
+        parts = round(float(self.value.basis.sides[0] / self.grid.sides[0]))  # type: ignore[union-attr]
+        return "" if self.holds else change(dynamics=f"certirl.dynamics.Deterministic(…, refine={2 * parts})")
+
     @property
     def domain(self) -> Box:
         """The box of states."""
@@ -427,7 +433,8 @@ class CellCertificate(Claim):
         return f"{self.word.capitalize()}, δ = 0: the policy's action is the only optimal one in {share} of the cells"
 
     def __str__(self) -> str:
-        return "\n".join([self.statement, *(f"  {name:<9} {line}" for name, line in self.lines())])
+        lines = [*self.lines(), *([("next", self.next)] if self.next else [])]
+        return "\n".join([self.statement, *(f"  {name:<9} {line}" for name, line in lines)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,15 +25,15 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box, as_domain, as_states
 from certirl.ground.doors import as_array, by_door
 from certirl.ground.records import Record, internal
-from certirl.ground.status import Claim, chance, percent_up, rounded_down
+from certirl.ground.status import FRESH, Claim, Seen, chance, change, percent_up, rounded_down
 from certirl.proof.bands import Band, Bands, bands, expected_bands, shares_of
-from certirl.proof.case import Case, allowed_tube, more_columns, without_switches
+from certirl.proof.case import Case, allowed_tube, enough_columns, more_columns, without_switches
 from certirl.proof.functionals import workings
 from certirl.proof.reading import Margin, PairBounds, Reading, Tube, least_by_action, read_cells
 from certirl.proof.suboptimality import Suboptimality, declared, required
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate
-from certirl.proof.tails import TailLike, largest_tail, tail_in_numbers
+from certirl.proof.tails import GaussianNoise, TailLike, largest_tail, tail_in_numbers
 
 
 def read(
@@ -567,16 +567,43 @@ class Certificate(Claim):
     @internal
     def enough_columns(self, tail: TailLike) -> str:
         """`excessive_tail` with the number of columns that should be enough, by the declaration behind τ."""
-        largest = self._largest_tail
-        s, needed = largest.surrogate, self.tail_needed
-        if not self.excessive_tail or not 0 < needed < np.inf:
+        s = self._largest_tail.surrogate
+        if not self.excessive_tail or not 0 < self.tail_needed < np.inf:
             return self.excessive_tail
-
-        def limit(basis: Basis) -> float:  # half of it, as a tail costs in proportion to the leverage of the columns
-            return float(needed / 2 * (1 + np.sqrt(s.columns.size)) / (1 + np.sqrt(basis.size)))
-
-        cure = more_columns(tail, s.columns, limit, s.coordinates) or SMALLER_TAIL
+        cure = more_columns(tail, s.columns, self._tail_allowed, s.coordinates) or SMALLER_TAIL
         return self.excessive_tail.replace(SMALLER_TAIL, cure)
+
+    def _tail_allowed(self, basis: Basis) -> float:
+        """τ for some columns: half of what is needed, as it costs in proportion to their leverage."""
+        size = self._largest_tail.surrogate.columns.size
+        return float(self.tail_needed / 2 * (1 + np.sqrt(size)) / (1 + np.sqrt(basis.size)))
+
+    @internal
+    def change(self, tail: Any = None, seen: Seen | None = None) -> str:
+        """As of a `Claim`; a wider tube first, which costs nothing."""
+        if self.wider_tube is not None:
+            return f"certificate.with_tube({self.wider_tube:g})"
+        if self.excessive_tail:
+            s = self._largest_tail.surrogate
+            found = enough_columns(tail, s.columns, self._tail_allowed, s.coordinates)
+            if found is not None and 0 < self.tail_needed < np.inf:
+                return change(columns=found.size)
+            return _exactly(tail) if len(self.domain) == 1 and not s.columns.periodic_axes else ""
+        if self.spare <= 0 and not self.in_noise and self.samples_needed is None and np.isfinite(self.margin):
+            return self._allowing()
+        return super().change(tail, seen)
+
+    def _enough(self) -> float:
+        if self.samples_needed is None and not np.isfinite(self.margin):
+            return 400.0 * max(ground.columns.size for ground in self.grounds) / FRESH
+        return super()._enough()
+
+    def _allowing(self) -> str:
+        """The share of what the reward spans within which the same expert should be proved optimal, with other data."""
+        least = declared(1.0, [ground.surrogate for ground in self.grounds], lambda states: np.concatenate(states))
+        assert least is not None
+        share = 1.1 * self.discount * -self.margin / least.amount if least.amount > 0 else np.inf
+        return change(suboptimality=f"{-rounded_down(-share, 2):g}") if share < 1 else ""
 
     def _margin_with(self, samples: int, tails: float = 1.0) -> float:
         """Forecast the margin for a number of transitions per action and a multiple of the tails, with these curves."""
@@ -602,7 +629,8 @@ class Certificate(Claim):
         else:
             named = [(name, text) for name, text in self.lines() if name != "assumed"]
             lines += [f"  {name:<9}{text}" for name, text in [*named, ("data", data)]]
-        return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+        lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
+        return "\n".join([*lines, *([f"  next: {self.next}"] if self.next else [])])
 
     @property
     def _counts(self) -> NDArray[Any]:
@@ -660,6 +688,14 @@ class Certificate(Claim):
             unbounded = "no bound" if self.excessive_tail else "too little data for any bound"
             return f"{self.word.capitalize()}: {unbounded}{where}"
         return f"{self.word.capitalize()}: {sure}{self.condition} the margin{where} is {least}"
+
+
+def _exactly(tail: TailLike) -> str:
+    """The change to noise that is known exactly; empty unless it is Gaussian, with affine drifts."""
+    if not isinstance(tail, GaussianNoise) or tail.rate or tail.derivatives or tail.truncated:
+        return ""
+    known = {"tail": None, "columns": None, "dynamics": f"certirl.dynamics.AffineGaussian({tail.std:g})"}
+    return change(f"if the standard deviation is exactly {tail.std:g}", **known)
 
 
 class _Summary(NamedTuple):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import nan
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from certirl.proof.certificate import Certificate, conclude
 from certirl.proof.contradictions import of_tail, refuse
 from certirl.proof.cost import cost
 from certirl.proof.refutation import Refutation, attempt
+from certirl.proof.seen import tail_seen
 from certirl.proof.sums import gather
 from certirl.proof.tails import TailLike, check_tail
 from certirl.proof.training import fit_surrogates
@@ -158,8 +160,8 @@ def certify(
         }  # fmt: skip
         check_declaration(dynamics, given)
         used = {name: value for name, value in given.items() if name in dynamics.uses}
-        declared = dynamics.certify(reward, source, expert=expert, discount=discount, **used)
-        return replace(declared, about=account("certirl.certify", asked))
+        declared: Any = dynamics.certify(reward, source, expert=expert, discount=discount, **used)
+        return cast(Certificate, _advised(replace(declared, about=account("certirl.certify", asked)), as_source(source), None, rng))
     delta = as_delta(0.05 if delta is None else delta)
     origin = as_source(source)
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
@@ -193,8 +195,14 @@ def certify(
         if say is not None:
             say(cost(case, training, origin.per_action(count), FIT_SHARE))
         fit = fit_surrogates(case, function, training, samples=planned(origin, count, fresh), delta=delta)
-        proof = conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=(UNSEEN,))
-        return replace(proof, about=account("certirl.certify", asked))
+        concluded = conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=(UNSEEN,))
+        concluded = replace(concluded, about=account("certirl.certify", asked))
+    return cast(Certificate, _advised(concluded, origin, tail, rng))
+
+
+def _advised(proof: Any, source: Source, tail: TailLike, rng: Any) -> Any:
+    """The same claim, which knows the call to try next."""
+    return proof.advised(source.again(proof.change(tail, partial(tail_seen, source)), f"certirl.{proof.verb}", rng))
 
 
 def _columns(
@@ -338,7 +346,8 @@ def refute(
     with on(map):
         plan = attempt(case, classes, training, samples=samples_planned, delta=delta, only_conflicts=False)
         assert plan is not None
-        return replace(plan.conclude(fresh, delta=delta), about=account("certirl.refute", asked))
+        proof = replace(plan.conclude(fresh, delta=delta), about=account("certirl.refute", asked))
+    return cast(Refutation, _advised(proof, origin, tail, rng))
 
 
 def _functions(

@@ -33,6 +33,7 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Box, as_states
 from certirl.ground.doors import as_count, as_delta, as_number, as_probability, by_door
 from certirl.ground.records import Record, internal
+from certirl.ground.status import Seen, change, rounded_down
 from certirl.proof.case import AS_READ, CASES, Declaration, allowed_tube, check_domain, no_case, without_switches
 from certirl.proof.certificate import Certificate, Forecast
 from certirl.proof.contradictions import of_drift, refuse
@@ -405,9 +406,30 @@ class GaussianCertificate(Certificate):
     @internal
     def missing(self) -> str:
         """As of a `Certificate`."""
-        if self.samples_needed is None and self.required < self.estimated < inf:
+        if self._needs_cells:
             return "no number of samples suffices with these cells: use more of them"
         return super().missing
+
+    @property
+    def _needs_cells(self) -> bool:
+        return self.samples_needed is None and self.required < self.estimated < inf and not self.holds
+
+    @internal
+    def change(self, tail: Any = None, seen: Seen | None = None) -> str:
+        """As of a `Certificate`."""
+        if self.wider_tube is None and self._needs_cells:
+            cells = min(2 * (len(self.noise.actions) - 1), _MOST_CELLS)
+            return change(dynamics=f"certirl.dynamics.AffineGaussian({self.noise.std:g}, cells={cells})")
+        return super().change(tail, seen)
+
+    def _enough(self) -> float:  # all transitions count
+        return 0.0 if self.samples_needed is None else 1.2 * self.samples_needed
+
+    def _allowing(self) -> str:
+        reward, expert = self.noise.reward, self.estimated - self.required
+        least = float(np.ptp(reward))
+        share = 1.1 * self.discount * -self.margin / least if least > 0 and expert <= 0 else inf
+        return change(suboptimality=f"{-rounded_down(-share, 2):g}") if share < 1 else ""
 
 
 @dataclass(frozen=True)

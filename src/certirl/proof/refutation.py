@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import ClassVar
 
 import numpy as np
 
@@ -114,6 +115,8 @@ class Refutation(Claim):
     log_notes: tuple[str, ...] = ()
     about: dict[str, str] = field(default_factory=dict)
 
+    verb: ClassVar[str] = "refute"
+
     @property
     def refuted(self) -> bool:
         """Whether every direction w is refuted by estimates and their errors; proved if the tail was declared."""
@@ -130,7 +133,7 @@ class Refutation(Claim):
         return largest_tail(ground.tail for ground in self.grounds)
 
     @property
-    def samples(self) -> int:
+    def samples(self) -> int:  # type: ignore[override]
         """Fresh transitions per action, the fewest."""
         return int(self.grounds[0].sums.counts.min())
 
@@ -191,8 +194,9 @@ class Refutation(Claim):
         ]
 
     def __str__(self) -> str:
-        assumed = [f"assumed: {assumption}" for assumption in self.assumptions]
-        return "\n  ".join([self.statement, *self.lines(), *assumed])
+        last = [f"assumed: {assumption}" for assumption in self.assumptions]
+        last += [f"next: {self.next}"] if self.next else []
+        return "\n  ".join([self.statement, *self.lines(), *last])
 
 
 class Bounds:

@@ -13,8 +13,9 @@ from certirl.data.coverage import Coverage
 from certirl.functions.features import Feature, Features
 from certirl.functions.reward import Reward
 from certirl.ground import archive
+from certirl.ground.doors import called
 from certirl.ground.records import Record, internal
-from certirl.ground.status import Finding, weakest
+from certirl.ground.status import STATUSES, Finding, weakest
 
 
 @internal
@@ -50,6 +51,19 @@ class Answer(Record):
     def reason(self) -> str:
         """The cause of the status in a sentence, and what to change; the line "checks" names further causes."""
         return self._weakest.sentence
+
+    @property
+    def next(self) -> str:
+        """The call to try next, or the command, with … for what stays as it was; empty if the answer is what was asked.
+
+        Example:
+            >>> problem = certirl.problems.random_polynomial(seed=7)
+            >>> asked = {"discount": 0.7, "expert": 0, "basis": certirl.Legendre(7), "columns": 3, "delta": 0.05}
+            >>> print(certirl.solve(problem, rng=0, **asked).next)
+            certirl.solve(…, tail=0, rng=1)  # if these columns describe the dynamics exactly
+        """
+        order = sorted(self.findings, key=lambda finding: STATUSES.index(finding.status))
+        return called(next((finding.next for finding in order if finding.next), ""))
 
     @internal
     def noted(self, finding: Finding) -> Self:

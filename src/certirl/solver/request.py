@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,11 @@ from certirl.functions.components import Component, as_components
 from certirl.ground.domain import Box, as_domain
 from certirl.ground.doors import as_count, as_delta, as_flag, as_number, by_door, setting
 from certirl.ground.records import Record
+from certirl.ground.status import Finding, Seen, call
 from certirl.ground.work import check_progress
 from certirl.proof.case import DECLARED, Declaration, check_box, check_declaration, without_switches
 from certirl.proof.cells import Deterministic
+from certirl.proof.seen import tail_seen
 from certirl.proof.suboptimality import as_share
 from certirl.proof.tails import TailLike, check_tail, is_number
 from certirl.solver.methods import FeatureForm, Method, Program, ValueForm, as_method
@@ -101,6 +104,22 @@ class Request(Record):
         """The method, where it compares actions at states."""
         assert not isinstance(self.method, Program)
         return self.method
+
+    @property
+    def seen(self) -> Seen:
+        """What to declare in place of no tail, by the data."""
+        return partial(tail_seen, self.origin, chosen=self.columns is None)
+
+    def completed(self, finding: Finding) -> Finding:
+        """The same with the whole call that is next, in place of what to change in this one."""
+        changed = finding.next
+        if changed == "basis=None" and self.basis is None:  # nothing would change
+            changed = "print(solution.unexplained())" if self.policy.constant is None else "print(solution.witness)"
+        if self.source is None:
+            changed = re.sub(r"^samples=([\d_]+)$", "  # with moments of about \\1 transitions of each action", changed)
+            return replace(finding, next=call("certirl.solve", changed) if changed else "")
+        rng = None if self.delta is None else self.rng
+        return replace(finding, next=self.source.again(changed, "certirl.solve", rng))
 
     @property
     def problem(self) -> dict[str, Any]:

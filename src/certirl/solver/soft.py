@@ -33,15 +33,16 @@ from certirl.functions.features import Features, check_no_terminal, features_of
 from certirl.functions.reward import Reward, values_of
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_count, as_probability, by_door, setting, shown
-from certirl.ground.status import Finding, Reason, chance
+from certirl.ground.status import Finding, Reason, chance, change, rounded_up
 from certirl.ground.work import announcer, check_progress
 from certirl.proof.case import Declaration
 from certirl.proof.known_noise import AffineGaussian
-from certirl.proof.soft import prove_band
+from certirl.proof.seen import tail_seen
+from certirl.proof.soft import ColumnDynamics, prove_band
 from certirl.proof.tails import TailLike, check_tail
 from certirl.solver.methods import STATE, FeatureForm, SoftExpert
 from certirl.solver.soft_solution import Likelihood, SoftSolution
-from certirl.solver.value_form import proof_columns
+from certirl.solver.value_form import larger_basis, proof_columns
 
 SAMPLES = 10_000  # transitions per action that a simulator is asked for
 LEVEL = 0.01  # of the tests: with a smaller chance a model is called wrong
@@ -253,6 +254,9 @@ def _solved(asked: SoftRequest, watch: Any) -> SoftSolution:
         solution = solution.noted(Reason.MEMORY.finding(test=memory, cure=memory.cure))
     if asked.delta is not None:
         solution = _bounded(asked, solution)
+    rng = None if asked.delta is None else asked.rng
+    again = partial(asked.source.again, function="certirl.solve", rng=rng)
+    solution = solution.judged(*(replace(found, next=again(found.next)) for found in solution.findings))
     watch(f"4 of {_STAGES}: the rewards are bounded", 4, _STAGES)
     return solution
 
@@ -379,10 +383,12 @@ def _found_wrong(solution: SoftSolution, fit: FitTest | None) -> list[Finding]:
         findings.append(Reason.UNEXPLAINED_CHOICES.finding())
     if fit is not None and fit.chance < LEVEL:
         cure = "take another class of rewards, with a reference or with more features"
-        findings.append(Reason.REJECTED.finding(chance=fit.chance, cure=cure))
+        instead = "expert=certirl.SoftExpert(…, reward=None, reference=0), method=None"
+        findings.append(Reason.REJECTED.finding(instead, chance=fit.chance, cure=cure))
     for test in solution.tests:
         if test.chance < LEVEL and test.what == HIGHER:
-            findings.append(Reason.ROUGH_ODDS.finding(basis=solution.odds.basis, chance=test.chance))
+            finer = larger_basis(solution.odds.basis)
+            findings.append(Reason.ROUGH_ODDS.finding(finer, basis=solution.odds.basis, chance=test.chance))
         if test.chance < LEVEL and test.what == BEFORE:
             findings.append(Reason.REMEMBERS.finding(chance=test.chance))
     return findings
@@ -440,4 +446,8 @@ def _bounded(asked: SoftRequest, solution: SoftSolution) -> SoftSolution:
         wrong = [replace(finding, status="bounded") for finding in solution.findings[:-1]]
         return solution.judged(*wrong, Reason.BOUNDED.finding(sure=chance(band.delta)))
     cure = "declare a tail" if band.tail is None else "record more, or name fewer functions of the log-odds"
-    return solution.judged(Reason.NO_BAND.finding(band="the band is not bounded", cure=cure), *solution.findings)
+    more = change(samples=rounded_up(4 * min(solution.counts)))
+    if band.tail is None and isinstance(band.dynamics, ColumnDynamics):
+        more = tail_seen(source, [band.dynamics.ground.columns], asked.discount, chosen=asked.columns is None)
+    finding = Reason.NO_BAND.finding(more, band="the band is not bounded", cure=cure)
+    return solution.judged(finding, *solution.findings)

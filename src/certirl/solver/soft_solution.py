@@ -90,7 +90,7 @@ class SoftSolution(Answer):
         ('estimated', (2,))
     """
 
-    _derived: ClassVar[tuple[str, ...]] = ("status", "reason", "domain", "n_actions")
+    _derived: ClassVar[tuple[str, ...]] = ("status", "reason", "next", "domain", "n_actions")
     findings: tuple[Finding, ...]
     reward: Reward
     value: Reward

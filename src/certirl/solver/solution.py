@@ -22,7 +22,7 @@ from certirl.fit.effects import error_in_words
 from certirl.fit.ends import Reached
 from certirl.fit.features import FeaturePath
 from certirl.fit.ranges import WeightRanges, as_ratios
-from certirl.fit.recover import BALANCED, BETWEEN, OBJECTIVES, Recovery, alike, joined
+from certirl.fit.recover import BALANCED, BETWEEN, OBJECTIVES, Recovery, alike, joined, share_allowed
 from certirl.fit.witness import Witness
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
@@ -35,7 +35,18 @@ from certirl.ground.archive import UNSAVED, Shape, Words
 from certirl.ground.domain import Array, Box, as_actions, as_n_actions, as_rows, as_states, number_of
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.records import Record, internal
-from certirl.ground.status import DECLARE_TAIL, Claim, Finding, Reason, chance, rounded_down, two_digits
+from certirl.ground.status import (
+    DECLARE_TAIL,
+    Claim,
+    Finding,
+    Reason,
+    Seen,
+    chance,
+    change,
+    rounded_down,
+    rounded_up,
+    two_digits,
+)
 from certirl.proof.case import too_many_functions
 from certirl.proof.cells import CellCertificate
 from certirl.proof.certificate import Certificate
@@ -492,7 +503,7 @@ class Solution(Answer):
     about: dict[str, str] = field(default_factory=dict)
     file: str | None = field(default=None, metadata=UNSAVED)
 
-    _derived: ClassVar[tuple[str, ...]] = ("status", "reason", "domain")
+    _derived: ClassVar[tuple[str, ...]] = ("status", "reason", "next", "domain")
 
     @internal
     def proved_by(self, proof: CellCertificate) -> Solution:
@@ -500,7 +511,7 @@ class Solution(Answer):
         solution = replace(self, certificate=proof)
         if proof.holds:
             return solution.judged(Reason.CERTIFIED.finding(proved=proof.proved))
-        return solution.noted(Reason.UNPROVED.finding(what="the margin", missing=proof.missing))
+        return solution.noted(Reason.UNPROVED.finding(proof.change(), what="the margin", missing=proof.missing))
 
     @property
     def domain(self) -> Box:
@@ -773,6 +784,7 @@ def build(
     search: tuple[Round, ...] = (),
     tail: TailLike = None,
     log_rows: int | None = None,
+    seen: Seen | None = None,
 ) -> Solution:
     """The solution of a program for an expert who always takes one action.
 
@@ -790,6 +802,7 @@ def build(
         search: the rounds of the search for a proof.
         tail: the declaration behind τ.
         log_rows: of the log that was divided; None for draws.
+        seen: what to declare in place of no tail.
     """
     first, counts = criteria[0], operators[0].counts if drawn is None else drawn
     named = recovery.components
@@ -803,7 +816,13 @@ def build(
         alike=alike(criteria),
         tail=tail,
         log_rows=log_rows,
+        seen=seen,
+        samples=int(min(counts)),
     )
+    if recovery.status == "infeasible" and len(criteria) == 1:
+        share = share_allowed(criteria[0])
+        instead = "print(solution.witness)" if share is None else change(suboptimality=share)
+        findings = [finding if finding.next else replace(finding, next=instead) for finding in findings]
     reward = recovery.reward
     rewards = () if reward is None else reward.parts
     values = [Reward(criterion.basis, w) for criterion, w in zip(criteria, recovery.values, strict=False)]
@@ -855,7 +874,9 @@ def build(
     )
     if solution.status != "solved" or certificate is not None or not solution.within_noise:
         return solution
-    noise = Reason.WITHIN_NOISE.finding(margin=solution.margin, error=solution.standard_error, samples=solution.samples)
+    margin, error, samples = solution.margin, solution.standard_error, solution.samples
+    enough = rounded_up(max(1.3 * samples * (3 * error / margin) ** 2, 2 * samples, 2 * FEW))
+    noise = Reason.WITHIN_NOISE.finding(change(samples=enough), margin=margin, error=error, samples=samples)
     return solution.noted(noise)
 
 
@@ -869,6 +890,8 @@ def findings_of(
     alike: int | None = None,
     tail: TailLike = None,
     log_rows: int | None = None,
+    seen: Seen | None = None,
+    samples: int = 0,
 ) -> list[Finding]:
     """The findings that follow from a program and from the proofs tried after it.
 
@@ -881,25 +904,31 @@ def findings_of(
         alike: an alternative action with the same estimated effect as the expert's; None without any.
         tail: the declaration behind τ.
         log_rows: of the log that was divided; None for draws.
+        seen: what to declare in place of no tail.
+        samples: transitions of each action used in all.
     """
-    finding = recovery.finding
+    finding, more = recovery.finding, change(samples=rounded_up(4 * samples))
     if finding.status == "infeasible" and asked and alike is not None:
-        return [Reason.ALIKE.finding(action=alike)]
+        return [Reason.ALIKE.finding("print(solution.action_values(solution.compared.states))", action=alike)]
     if finding.status == "infeasible" and asked:
-        return [finding, *_undecided(refutation, too_many)]
+        return [finding, *_undecided(refutation, too_many, more, tail, seen)]
     if finding.status != "solved" or certificate is None:
         return [finding]
     if certificate.estimated <= certificate.required:
-        return [Reason.CONTRADICTED.finding(fresh=certificate.estimated, training=recovery.margin)]
+        return [Reason.CONTRADICTED.finding(more, fresh=certificate.estimated, training=recovery.margin)]
     if certificate.holds:
         return [Reason.CERTIFIED.finding(proved=finding.sentence)]
-    return [unproved(certificate, tail, log_rows)]
+    return [unproved(certificate, tail, log_rows, seen)]
 
 
-def unproved(claim: Certificate | Refutation, tail: TailLike, rows: int | None = None) -> Finding:
+def unproved(
+    claim: Certificate | Refutation, tail: TailLike, rows: int | None = None, seen: Seen | None = None
+) -> Finding:
     """Why an attempt at a proof gave none, and what to change."""
+    changed = claim.change(tail, seen)
+    changed = f"solution.{changed}" if changed.startswith("certificate.") else changed
     if isinstance(claim, Refutation):
-        return Reason.UNPROVED.finding(what="the absence of a reward", missing=claim.missing)
+        return Reason.UNPROVED.finding(changed, what="the absence of a reward", missing=claim.missing)
     if not 0 < claim.spare < inf:
         missing = claim.missing
         if missing and missing == claim.excessive_tail:
@@ -910,9 +939,10 @@ def unproved(claim: Certificate | Refutation, tail: TailLike, rows: int | None =
             missing += f"; {claim.wider_in_words}"
         elif claim.samples_needed is not None:
             missing += _known_noise(claim, tail)
-        return Reason.UNPROVED.finding(what="the margin", missing=missing)
+        return Reason.UNPROVED.finding(changed, what="the margin", missing=missing)
     size = claim.grounds[0].surrogate.columns.size
     return Reason.NO_TAIL.finding(
+        changed,
         columns=f"the {size} columns" if len(claim.grounds) == 1 else "the columns",
         where="" if claim.tube is None else " outside the tube",
         margin=rounded_down(claim.margin),
@@ -943,21 +973,28 @@ def _known_noise(claim: Certificate, tail: TailLike) -> str:
     return f", or far fewer for {instead} if the standard deviation is exactly {tail.std:g}"
 
 
-def _undecided(refutation: Refutation | None, too_many: str) -> list[Finding]:
+def _undecided(
+    refutation: Refutation | None, too_many: str, more: str, tail: TailLike, seen: Seen | None
+) -> list[Finding]:
     """Why an estimated conflict settles nothing where a proof was asked for; nothing if the conflict is proved."""
     but, cure = "but not beyond the sampling error", "allow more samples"
     if refutation is None and too_many:
         but, cure = f"and no proof was tried that the true ones do, since {too_many}", "use fewer functions"
+        more = "print(solution.witness)"
     elif refutation is None:
         but = "and too few transitions remained to prove it"
     elif refutation.holds:
         return []
     elif refutation.refuted:
         but, cure = "beyond the sampling error, but no tail was declared", DECLARE_TAIL
+        more = refutation.change(tail, seen)
     elif refutation.losses.get("truncation tail", 0.0) > 0.5 * sum(refutation.losses.values()):
         but = "but not beyond what the columns may miss"
         cure = "use a larger basis with more columns, or certirl.refute with more columns alone"
-    return [Reason.UNDECIDED.finding(but=but, cure=cure)]
+        more = change(columns=2 * max(ground.columns.size for ground in refutation.grounds) - 1)
+    else:
+        more = refutation.change(tail, seen) or more
+    return [Reason.UNDECIDED.finding(more, but=but, cure=cure)]
 
 
 def _estimate(component: Component, criterion: Bellman, coefficients: Array) -> Estimate:

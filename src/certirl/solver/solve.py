@@ -21,11 +21,11 @@ from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
 from certirl.fit.choose import Choice, as_asked, as_measured, cheapest, choose, places, widened
 from certirl.fit.drifts import SharedDrift
-from certirl.fit.recover import OBJECTIVES, Recovery, alike, balanced, between, inexact, recover
+from certirl.fit.recover import OBJECTIVES, Recovery, alike, balanced, between, inexact, recover, share_allowed
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.account import account
-from certirl.ground.status import Finding, Reason
+from certirl.ground.status import Finding, Reason, change
 from certirl.ground.work import Report, announcer, on, speaker, watched_stream
 from certirl.proof.case import Case, Declaration, bounding_tail, tail_too_large
 from certirl.proof.cells import Deterministic, prove_by_cells
@@ -204,7 +204,8 @@ def solve(
             solution = solution.doubted(Reason.MEMORY.finding(test=found, cure=found.cure))
         moved = moved_inputs(asked.source.data)
         if moved:
-            solution = solution.judged(Reason.MOVED.finding(test=moved), *solution.findings)
+            freed = "source=dataclasses.replace(source, exogenous=())"
+            solution = solution.judged(Reason.MOVED.finding(freed, test=moved), *solution.findings)
     if isinstance(asked.policy, Demonstrated) and asked.policy.is_guess:
         errors, chance = asked.policy.errors, asked.policy.guessing
         solution = solution.noted(Reason.UNPREDICTABLE.finding(errors=errors, chance=chance))
@@ -213,7 +214,8 @@ def solve(
     about = account("certirl.solve", given)
     held = {name: getattr(solution, name) for name in ("certificate", "refutation")}
     proofs = {name: replace(proof, about=about) for name, proof in held.items() if proof is not None}
-    return replace(solution, stats=stats, about=about, **proofs)
+    findings = tuple(asked.completed(found) for found in solution.findings)
+    return replace(solution, stats=stats, about=about, findings=findings, **proofs)
 
 
 def _as_declared(solution: Solution, simulator: Any, asked: Request) -> Solution:
@@ -257,8 +259,12 @@ def _allowing(recovery: Recovery, criteria: Sequence[Bellman], share: float | No
     """In place of a conflict what an inexact expert may do: rewards for it, or that none was found."""
     if share is None or recovery.status != "infeasible" or len(criteria) > 1:
         return [recovery]
-    missed = replace(recovery, finding=Reason.NOT_WITHIN.finding(share=share), witness=None)
-    return inexact(criteria[0], share) or [missed]
+    if found := inexact(criteria[0], share):
+        return found
+    larger = share_allowed(criteria[0], share)
+    changed = "basis=None" if larger is None else change(suboptimality=larger)
+    missed = replace(recovery, finding=Reason.NOT_WITHIN.finding(changed, share=share), witness=None)
+    return [missed]
 
 
 def _stream(asked: Request, samples: int, rng: np.random.Generator, *, is_design: bool = True) -> Any:
@@ -344,6 +350,7 @@ def _proved_by_program(asked: Request, method: Program) -> Solution:
         search=outcome.rounds,
         tail=asked.tail,
         log_rows=asked.log_rows,
+        seen=asked.seen,
     )
 
 

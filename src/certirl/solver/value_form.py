@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from math import ceil
+from math import ceil, isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,11 +71,11 @@ from certirl.functions.reward import Reward, value_function
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_count, by_door
-from certirl.ground.status import Finding, Reason
+from certirl.ground.status import Finding, Reason, change, rounded_up
 from certirl.ground.work import announcer, one_blas_thread
 from certirl.proof.case import Case, bounding_tail
 from certirl.proof.tails import TailLike, least_columns, tail_number
-from certirl.solver.methods import FeatureForm, Method, ValueForm
+from certirl.solver.methods import MOST_STATES, FeatureForm, Method, ValueForm
 from certirl.solver.request import Request
 from certirl.solver.search import Learned, Outcome
 from certirl.solver.solution import Compared, Diagnostics, Estimate, Share, Solution, unproved
@@ -197,7 +197,8 @@ def _by_features(
     solution = _concluded(problem, model, rows, fit, judged, path=path)
     if path is not None:
         return solution
-    finding = (Reason.ALL_ALIKE if solution.stats.all_alike else reason).finding()
+    changed = "" if reason is Reason.NO_FEATURES else "method=None"
+    finding = Reason.ALL_ALIKE.finding() if solution.stats.all_alike else reason.finding(changed)
     return replace(solution, reward=None, witness=None).judged(finding)
 
 
@@ -321,10 +322,17 @@ def _of_the_data(comparisons: int, stats: Diagnostics) -> list[Finding]:
         findings.append(Reason.ALL_ALIKE.finding())
     if stats.model_error > DISTRUST:
         reason = Reason.INEXACT_GREEDY if stats.noiseless else Reason.INEXACT_EFFECTS
-        findings.append(reason.finding(error=stats.model_error))
+        more = _more(min(stats.counts), 1.3 * (stats.model_error / DISTRUST) ** 2)
+        findings.append(reason.finding(more, error=stats.model_error))
     if stats.unexplained > UNEXPLAINED:
         findings.append(Reason.UNEXPLAINED.finding(share=stats.unexplained))
     return findings
+
+
+def _more(samples: int, factor: float = 4.0, name: str = "samples") -> str:
+    """More transitions of each action, as far as they are kept, as `status.change` writes it."""
+    enough = int(min(rounded_up(max(factor, 2.0) * samples), MOST_STATES)) if isfinite(factor) else MOST_STATES
+    return change(**{name: enough}) if enough > samples else ""
 
 
 def _trials(asked: Request) -> int:
@@ -397,10 +405,12 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
     every, counted = np.concatenate([states, others]), np.append(judged, np.zeros(len(others), dtype=bool))
     if error > UNSURE:
         why = f"the transitions determine a next state to {error:.0%} of an action's effect: more trials are needed"
-        planned, finding, best = solution, Reason.NOT_PLANNED.finding(why=why), None
+        more = _more(max(trials, 1), 1.3 * (error / UNSURE) ** 2, "trials")
+        planned, finding, best = solution, Reason.NOT_PLANNED.finding(more, why=why), None
     else:
         planned, finding, best = _planned(solution, model, policy, every, judged=counted)
-    findings = [finding, *_before_trials(solution), _of_fresh_states(away)]
+    more = _more(solution.samples)
+    findings = [finding, *_before_trials(solution), _of_fresh_states(away, more)]
     if best is not None:
         termination = solution.stats.termination
         rows = dict[str, Any](rows=followed, discount=solution.discount)
@@ -414,10 +424,11 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
         )
         planned = replace(planned, stats=replace(planned.stats, reached=reached))
         if reached is not None:
-            findings.insert(1, _of_ends(reached, of_features=solution.path is not None))
+            findings.insert(1, _of_ends(reached, more, trials, of_features=solution.path is not None))
         elif solution.stats.terminal is not None or any(termination or ()):  # some state is terminal
             needed = ceil(PAIRS * FEWEST_STEPS * trials / followed)
-            findings.insert(1, Reason.NOT_FOLLOWED.finding(trials=trials, needed=needed))
+            more = change(trials=rounded_up(needed))
+            findings.insert(1, Reason.NOT_FOLLOWED.finding(more, trials=trials, needed=needed))
     stats = replace(planned.stats, greedy_share=everywhere, outside_share=away)
     return replace(planned, stats=stats).judged(*findings)
 
@@ -436,20 +447,23 @@ def _distance(solution: Solution, dynamics: Any, policy: Policy) -> float:
     return max(stats.planned_regret or 0.0, stats.planned_loss or 0.0, 0.0 if reached is None else reached.excess)
 
 
-def _of_ends(reached: Reached, *, of_features: bool) -> Finding:
+def _of_ends(reached: Reached, more: str, trials: int, *, of_features: bool) -> Finding:
     """What the ends of the plan's episodes, their steps and their returns allow."""
     shares = {"plan": reached.plan / reached.episodes, "expert": reached.expert / reached.episodes}
     numbers: dict[str, Any] = {"episodes": reached.episodes, "limit": GAP, **shares}
     if reached.avoided and reached.excess > GAP:
         reason = Reason.FEATURES_REACH_AVOIDED if of_features else Reason.REACHES_AVOIDED
-        return reason.finding(**numbers)
+        return reason.finding("" if of_features else more, **numbers)
     if reached.avoided and reached.most > GAP:
-        return Reason.TOO_FEW_EPISODES.finding(most=reached.most, **numbers)
+        factor = 1.3 * ((reached.most - reached.excess) / max(GAP - reached.excess, GAP / 10)) ** 2
+        return Reason.TOO_FEW_EPISODES.finding(_more(trials, factor, "trials"), most=reached.most, **numbers)
     if reached.idle > GAP:
         left = [count / reached.episodes for count in reached.unfinished]
-        return Reason.REACHES_NO_END.finding(steps=reached.steps, **numbers | {"plan": left[0], "expert": left[1]})
+        return Reason.REACHES_NO_END.finding(
+            more, steps=reached.steps, **numbers | {"plan": left[0], "expert": left[1]}
+        )
     if reached.loss > GAP:
-        return Reason.EARNS_LESS.finding(loss=reached.loss, **numbers)
+        return Reason.EARNS_LESS.finding(more, loss=reached.loss, **numbers)
     ended = min(reached.unfinished) < reached.episodes
     compared = ["ends"] * (ended or reached.returns is None) + ["returns"] * (reached.returns is not None)
     return Reason.REACHES_THE_SAME.finding(what=" and ".join(compared))
@@ -460,12 +474,12 @@ def _before_trials(solution: Solution) -> list[Finding]:
     return [finding for finding in solution.findings if finding != Reason.UNTRIED.finding()]
 
 
-def _of_fresh_states(outside: Share) -> Finding:
+def _of_fresh_states(outside: Share, more: str) -> Finding:
     """What the count of fresh states outside the tube allows."""
     if not outside.n:
         return Reason.ALL_IN_TUBE.finding()
     if outside.low < PREFERRED:
-        return Reason.PREFERRED_TOO_SELDOM.finding(share=outside, least=PREFERRED)
+        return Reason.PREFERRED_TOO_SELDOM.finding(more, share=outside, least=PREFERRED)
     return Reason.PREFERRED.finding(share=outside)
 
 
@@ -506,7 +520,12 @@ def _planned(
     model = ", in the model of the next state," if in_model else ""
     share = Share(comparison.agreed, comparison.judged, "states of the log" if in_model else "fresh states")
     stats = replace(solution.stats, planned_share=share, planned_regret=regret, planned_loss=loss)
-    return replace(solution, stats=stats), reason.finding(model=model, gap=gap, most=GAP), best
+    changes = {
+        Reason.PLANNED_AWAY: _more(solution.samples),
+        Reason.PLANNED_FAR_AWAY: _more(solution.samples),
+        Reason.PLANNED_TOO_COARSELY: "" if in_model else _more(solution.samples, name="trials"),
+    }
+    return replace(solution, stats=stats), reason.finding(changes.get(reason, ""), model=model, gap=gap, most=GAP), best
 
 
 def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) -> Solution:
@@ -591,16 +610,29 @@ def with_proof(outcome: Outcome, asked: Request) -> Solution:
     if certificate is not None and certificate.holds:
         return solution.judged(Reason.CERTIFIED.finding(proved=certificate.proved))
     if refutation is not None and refutation.holds:
-        return replace(solution, witness=refutation.witness).judged(Reason.REFUTED.finding(claim=refutation.claim))
+        refuted = Reason.REFUTED.finding(
+            larger_basis(solution.basis) or "print(solution.witness)", claim=refutation.claim
+        )
+        return replace(solution, witness=refutation.witness).judged(refuted)
     if refutation is not None and refutation.refuted:
-        solution = solution.judged(*solution.findings, Reason.REFUTED_WITHOUT_TAIL.finding(claim=refutation.claim))
+        declared = Reason.REFUTED_WITHOUT_TAIL.finding(
+            refutation.change(asked.tail, asked.seen), claim=refutation.claim
+        )
+        solution = solution.judged(*solution.findings, declared)
     if not asked.is_log:
         rng = asked.generator.spawn(1)[0]
         solution = try_out(solution, asked, rng=rng)
     claim = certificate or refutation
     if claim is None or (refutation is not None and refutation.refuted):  # there are findings that say why
         return solution
-    return solution.noted(unproved(claim, asked.tail, asked.log_rows))
+    return solution.noted(unproved(claim, asked.tail, asked.log_rows, asked.seen))
+
+
+def larger_basis(basis: Basis) -> str:
+    """About twice as many functions on an interval, as `status.change` writes it; empty for others."""
+    if basis.dimension > 1 or not isinstance(basis, Legendre | Fourier):
+        return ""
+    return change(basis=f"certirl.{type(basis).__name__}({2 * basis.size + 1})")
 
 
 def proof_columns(

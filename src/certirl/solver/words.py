@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,12 @@ SAMPLED = {"episodes": " of episodes", "order": " in the order of time"}
 Texts = Iterable[str | None]
 
 
+def in_lines(headline: str, lines: Mapping[str, Texts]) -> str:
+    """A print: the headline, and each line that has texts with its name before it."""
+    each = {name: "; ".join(text for text in texts if text) for name, texts in lines.items()}
+    return "\n".join([f"{headline}.", *(f"  {name:<9}{text}" for name, text in each.items() if text)])
+
+
 class Words:
     """The print of a solution; the kinds of answers differ in what their lines say."""
 
@@ -36,8 +42,7 @@ class Words:
         self.claimed = {} if solution.certificate is None else dict(solution.certificate.lines())
 
     def __str__(self) -> str:
-        lines = {name: "; ".join(text for text in texts if text) for name, texts in self.lines().items()}
-        return "\n".join([f"{self.headline()}.", *(f"  {name:<9}{text}" for name, text in lines.items() if text)])
+        return in_lines(self.headline(), self.lines() | {"next": [self.of.next]})
 
     def headline(self) -> str:
         """The first line: the status with its cause."""
@@ -295,8 +300,7 @@ class SoftWords:
         self.of = solution
 
     def __str__(self) -> str:
-        lines = {name: "; ".join(text for text in texts if text) for name, texts in self.lines().items()}
-        return "\n".join([f"{self.headline()}.", *(f"  {name:<9}{text}" for name, text in lines.items() if text)])
+        return in_lines(self.headline(), self.lines() | {"next": [self.of.next]})
 
     def headline(self) -> str:
         """The first line: the status with its cause, and how much of the decisions the rewards explain."""
