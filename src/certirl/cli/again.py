@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from certirl.cli.options import TAILS
 from certirl.cli.parsing import Parser, option_names
 
 METHODS = ("Program", "ValueForm", "FeatureForm")
@@ -82,6 +81,8 @@ def _options(setting: ast.keyword) -> Iterator[tuple[str, list[str] | None]]:
 
 def _of_record(name: str, value: ast.Call) -> Iterator[tuple[str, list[str] | None]]:
     """The options that a record stands for."""
+    from certirl.cli.options import TAILS  # which imports most of the library
+
     kind = ast.unparse(value.func).rpartition(".")[2]
     given = [each for each in value.args if ast.unparse(each) != "..."]
     texts = [ast.unparse(each) for each in (*given, *(each.value for each in value.keywords))]

@@ -206,6 +206,8 @@ class Reason(Enum):
     ALL_ALIKE = (
         "undetermined",
         "all actions have the same effect at every state, so that nothing distinguishes the expert's",
+        "",
+        "print(solution.action_values(solution.compared.states))",
     )
     INEXACT_EFFECTS = (
         "undetermined",

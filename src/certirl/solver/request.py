@@ -115,6 +115,10 @@ class Request(Record):
         changed = finding.next
         if changed == "basis=None" and self.basis is None:  # nothing would change
             changed = "print(solution.unexplained())" if self.policy.constant is None else "print(solution.witness)"
+        wider = re.search(r"columns=(\d+)", changed)
+        if wider and isinstance(self.method, Program) and self.basis is not None and int(wider[1]) > self.basis.size:
+            as_many = f"basis=certirl.{self.basis.family}({wider[1]}), {wider[0]}"
+            changed = changed.replace(wider[0], as_many if self.basis.dimension == 1 else "basis=None, columns=None")
         if self.source is None:
             changed = re.sub(r"^samples=([\d_]+)$", "  # with moments of about \\1 transitions of each action", changed)
             return replace(finding, next=call("certirl.solve", changed) if changed else "")

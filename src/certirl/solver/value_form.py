@@ -81,6 +81,8 @@ from certirl.solver.search import Learned, Outcome
 from certirl.solver.solution import Compared, Diagnostics, Estimate, Share, Solution, unproved
 
 STAGES = 3  # of which progress is reported
+EXPLAINED = 0.05  # of the states are not explained, at most: then more samples may help
+UNEXPLAINED_AT = "print(solution.unexplained())"
 UNEXPLAINED = 0.3  # of the states: from here on nothing is called explained
 PREFERRED = 0.9  # share of the fresh states outside the tube, lower end of its interval: validated from here on
 GAP = 0.02  # between planning on R alone and the expert, in units of what acting at random loses: validated up to here
@@ -522,7 +524,7 @@ def _planned(
     stats = replace(solution.stats, planned_share=share, planned_regret=regret, planned_loss=loss)
     changes = {
         Reason.PLANNED_AWAY: _more(solution.samples),
-        Reason.PLANNED_FAR_AWAY: _more(solution.samples),
+        Reason.PLANNED_FAR_AWAY: _more(solution.samples) if solution.stats.unexplained < EXPLAINED else UNEXPLAINED_AT,
         Reason.PLANNED_TOO_COARSELY: "" if in_model else _more(solution.samples, name="trials"),
     }
     return replace(solution, stats=stats), reason.finding(changes.get(reason, ""), model=model, gap=gap, most=GAP), best
