@@ -259,7 +259,13 @@ class CellCertificate(Claim):
     def change(self, tail: Any = None, seen: Seen | None = None) -> str:
         """As of a `Claim`: half as long cells."""
         parts = round(float(self.value.basis.sides[0] / self.grid.sides[0]))  # type: ignore[union-attr]
-        return "" if self.holds else change(dynamics=f"certirl.dynamics.Deterministic(…, refine={2 * parts})")
+        return (
+            ""
+            if self.holds
+            else change(
+                dynamics=f"certirl.dynamics.Deterministic(…, refine={(2 if self.decided.any() else 4) * parts})"
+            )
+        )
 
     @property
     def domain(self) -> Box:

@@ -583,15 +583,22 @@ class Certificate(Claim):
         """As of a `Claim`; a wider tube first, which costs nothing."""
         if self.wider_tube is not None:
             return f"certificate.with_tube({self.wider_tube:g})"
-        if self.excessive_tail:
+        if self.excessive_tail or self._pays_for_tail:
             s = self._largest_tail.surrogate
             found = enough_columns(tail, s.columns, self._tail_allowed, s.coordinates)
-            if found is not None and 0 < self.tail_needed < np.inf:
+            if found is not None and found.size > s.columns.size and 0 < self.tail_needed < np.inf:
                 return change(columns=found.size)
-            return _exactly(tail) if len(self.domain) == 1 and not s.columns.periodic_axes else ""
+            if self.excessive_tail:
+                return _exactly(tail) if len(self.domain) == 1 and not s.columns.periodic_axes else ""
         if self.spare <= 0 and not self.in_noise and self.samples_needed is None and np.isfinite(self.margin):
             return self._allowing()
         return super().change(tail, seen)
+
+    @property
+    def _pays_for_tail(self) -> bool:
+        """Whether a proof would take many more transitions, since the tail leaves little."""
+        is_costly = self.losses.get("truncation tail", 0.0) > (self.estimated - self.required) / 4
+        return is_costly and self.samples_needed is not None and self.samples_needed > 20 * self.samples
 
     def _enough(self) -> float:
         if self.samples_needed is None and not np.isfinite(self.margin):

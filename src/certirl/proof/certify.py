@@ -161,7 +161,10 @@ def certify(
         check_declaration(dynamics, given)
         used = {name: value for name, value in given.items() if name in dynamics.uses}
         declared: Any = dynamics.certify(reward, source, expert=expert, discount=discount, **used)
-        return cast(Certificate, _advised(replace(declared, about=account("certirl.certify", asked)), as_source(source), None, rng))
+        return cast(
+            Certificate,
+            _advised(replace(declared, about=account("certirl.certify", asked)), as_source(source), None, rng),
+        )
     delta = as_delta(0.05 if delta is None else delta)
     origin = as_source(source)
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
@@ -202,7 +205,8 @@ def certify(
 
 def _advised(proof: Any, source: Source, tail: TailLike, rng: Any) -> Any:
     """The same claim, which knows the call to try next."""
-    return proof.advised(source.again(proof.change(tail, partial(tail_seen, source)), f"certirl.{proof.verb}", rng))
+    changed = proof.change(tail, partial(tail_seen, source))
+    return proof.advised(source.again(changed, f"certirl.{proof.verb}", rng if proof.delta else None))
 
 
 def _columns(

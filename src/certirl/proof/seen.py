@@ -20,6 +20,7 @@ from certirl.proof.tails import GaussianNoise
 
 ROWS = 4_000  # transitions of each action that are looked at
 SURE = 3.0  # standard errors by which a declaration keeps away from an estimate
+CHEAP = 20  # a tail below this part of one that no margin survives costs little
 BENT = 0.02  # of the variance of what an affine drift leaves: curvature that explains more makes the drift none
 OTHER_LAW = 1.2  # of the distance of distribution functions, times √n: from here on the noise is not Gaussian
 CUT = 0.01  # the chance of an end under noise that is clipped there: with more and no row at it, noise is truncated
@@ -42,7 +43,7 @@ def tail_seen(source: Source, columns: Sequence[Basis], discount: float, *, chos
         return change("if these columns describe the dynamics exactly", tail=0, **asked)
     settings: dict[str, Any] = {}
     if not chosen and len(columns) == 1:
-        enough = enough_columns(tail, first, lambda basis: bounding_tail(basis, discount) / 4)
+        enough = enough_columns(tail, first, lambda basis: bounding_tail(basis, discount) / CHEAP)
         settings = {} if enough is None or enough.size <= first.size else {"columns": enough.size}
     law = "at least" if not tail.truncated else "exactly"
     cut = ", truncated=True" if tail.truncated else ""

@@ -57,6 +57,7 @@ from certirl.solver.search import TRAINING_SHARE, Round
 from certirl.solver.words import SAMPLED, words_of
 
 NO_FEATURES = "only a reward of features has a path and ranges of weights: pass method=certirl.FeatureForm({…})"
+FEWEST = 1_000  # transitions of an action: with fewer a conflict may be noise
 FEW = 100  # transitions of an action: with fewer a margin counts as within the noise
 
 
@@ -822,6 +823,7 @@ def build(
     if recovery.status == "infeasible" and len(criteria) == 1:
         share = share_allowed(criteria[0])
         instead = "print(solution.witness)" if share is None else change(suboptimality=share)
+        instead = change(samples=10 * FEWEST) if min(counts) < FEWEST else instead
         findings = [finding if finding.next else replace(finding, next=instead) for finding in findings]
     reward = recovery.reward
     rewards = () if reward is None else reward.parts
@@ -875,7 +877,7 @@ def build(
     if solution.status != "solved" or certificate is not None or not solution.within_noise:
         return solution
     margin, error, samples = solution.margin, solution.standard_error, solution.samples
-    enough = rounded_up(max(1.3 * samples * (3 * error / margin) ** 2, 2 * samples, 2 * FEW))
+    enough = rounded_up(max(2 * samples * (3 * error / margin) ** 2, 4 * samples, 4 * FEW))
     noise = Reason.WITHIN_NOISE.finding(change(samples=enough), margin=margin, error=error, samples=samples)
     return solution.noted(noise)
 

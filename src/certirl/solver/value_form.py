@@ -71,7 +71,7 @@ from certirl.functions.reward import Reward, value_function
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Box
 from certirl.ground.doors import as_count, by_door
-from certirl.ground.status import Finding, Reason, change, rounded_up
+from certirl.ground.status import Finding, Reason, change, rounded_down, rounded_up
 from certirl.ground.work import announcer, one_blas_thread
 from certirl.proof.case import Case, bounding_tail
 from certirl.proof.tails import TailLike, least_columns, tail_number
@@ -337,6 +337,16 @@ def _more(samples: int, factor: float = 4.0, name: str = "samples") -> str:
     return change(**{name: enough}) if enough > samples else ""
 
 
+def _narrower(asked: Request, tube: Array) -> str:
+    """A margin with a tube that leaves half of the states outside, as `status.change` writes it."""
+    method = asked.by_states
+    if not isinstance(method.margin, int | float):
+        return ""
+    return change(
+        method=f"certirl.{type(method).__name__}(…, margin={rounded_down(method.margin * float(np.median(tube)), 2):g})"
+    )
+
+
 def _trials(asked: Request) -> int:
     """The rows of each action by which the answer is tried: as many as it took, if the call does not say."""
     return asked.origin.rows_for_trials(asked.samples) if asked.trials is None else asked.trials
@@ -412,7 +422,8 @@ def try_out(solution: Solution, asked: Request, *, rng: np.random.Generator, kno
     else:
         planned, finding, best = _planned(solution, model, policy, every, judged=counted)
     more = _more(solution.samples)
-    findings = [finding, *_before_trials(solution), _of_fresh_states(away, more)]
+    narrower = _narrower(asked, tube) if not outside.any() else ""
+    findings = [finding, *_before_trials(solution), _of_fresh_states(away, more if outside.any() else narrower)]
     if best is not None:
         termination = solution.stats.termination
         rows = dict[str, Any](rows=followed, discount=solution.discount)
@@ -479,7 +490,7 @@ def _before_trials(solution: Solution) -> list[Finding]:
 def _of_fresh_states(outside: Share, more: str) -> Finding:
     """What the count of fresh states outside the tube allows."""
     if not outside.n:
-        return Reason.ALL_IN_TUBE.finding()
+        return Reason.ALL_IN_TUBE.finding(more)
     if outside.low < PREFERRED:
         return Reason.PREFERRED_TOO_SELDOM.finding(more, share=outside, least=PREFERRED)
     return Reason.PREFERRED.finding(share=outside)
