@@ -12,7 +12,7 @@ import pytest
 import certirl
 from certirl import Legendre
 from certirl.cli import main
-from solved import POLYNOMIAL, THREE_ACTIONS
+from solved import POLYNOMIAL
 
 NOISE = certirl.dynamics.GaussianNoise(1, slope=0.85)
 KNOWN = certirl.dynamics.AffineGaussian(std=1)
@@ -151,6 +151,7 @@ def words(name, given):
     return "".join(found)
 
 
+THREE_ACTIONS = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
 FOUR = certirl.problems.random_polynomial(seed=4, actions=4)
 CUT = certirl.dynamics.GaussianNoise(1.5, slope=0.9, truncated=True)
 P = {"source": POLYNOMIAL, "expert": 0, "discount": 0.7, "basis": Legendre(7), "rng": 0}
@@ -181,12 +182,12 @@ CASES = {
     "coarse cover": (
         "solve",
         {**P3, "columns": None, "samples": 900, "method": certirl.Program(cover=1.9)},
-        "undetermined solved solved",
+        "USS",
     ),
     "mean form": (
         "solve",
         {**P, "samples": 200, "discount": 0.95, "method": certirl.Program(form="mean")},
-        "infeasible solved",
+        "IS",
     ),
     "tiny data": ("solve", {**P, "columns": 7, "samples": 9}, "ISS"),
     "conflict": ("solve", {**PF, "samples": 20_000}, "IS"),
@@ -216,7 +217,7 @@ CASES = {
     "narrow tube": (
         "solve",
         {**TRIED, "delta": 0.05, "dynamics": KNOWN, "tube": 0.1, "samples": 8_000},
-        "validated certified",
+        "VC",
     ),
     # logs
     "short log": ("solve", {**LOG, "delta": 0.05, "dynamics": KNOWN, "source": log(900)}, "SC"),
@@ -225,7 +226,7 @@ CASES = {
     "drift of its own": (
         "solve",
         {**LOG, "source": uneven(4_000), "dynamics": certirl.dynamics.SharedDrift(1)},
-        "undetermined solved",
+        "US",
     ),
     "moved input": ("solve", {**LOG, "source": weather(6_000)}, "SS"),
     # soft experts
@@ -234,13 +235,13 @@ CASES = {
     "few decisions": (
         "solve",
         {**ERRS, "source": decisions(1_000), "dynamics": QUARTER},
-        "estimated estimated bounded",
+        "EEB",
     ),
     # without noise
     "coarse cells": (
         "solve",
         {**TRAY, "dynamics": certirl.dynamics.Deterministic(0.9, points=5)},
-        "validated validated certified",
+        "VVC",
     ),
     # certificates of one's own rewards, and refutations
     "certify, few draws": ("certify", {**HEAT, "tail": HEATED.tail, "samples": 1_000}, "NC"),
@@ -248,22 +249,22 @@ CASES = {
     "certify, few columns": (
         "certify",
         {**HEAT, "source": NARROW, "columns": 11, "tail": CUT, "samples": 50_000},
-        "not_certified certified",
+        "NC",
     ),
     "certify, wrong reward": (
         "certify",
         {**HEAT, "tail": HEATED.tail, "reward": cold, "samples": 9_000},
-        "not_certified certified",
+        "NC",
     ),
     "certify, known noise": (
         "certify",
         {**ROOM, "reward": comfort, "dynamics": KNOWN, "samples": 300},
-        "not_certified certified",
+        "NC",
     ),
     "refute, few draws": (
         "refute",
         {**COOL, "basis": Legendre(3), "tail": COOLED.tail, "samples": 300},
-        "undetermined certified_infeasible",
+        "UR",
     ),
     "refute, no tail": ("refute", {**COOL, "basis": Legendre(2), "samples": 20_000}, "IR"),
 }
@@ -306,6 +307,7 @@ import certirl
 import numpy as np
 
 ONE = certirl.problems.random_polynomial(seed=7)
+THREE_ACTIONS = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
 FOUR = certirl.problems.random_polynomial(seed=4, actions=4)
 
 class Room:
