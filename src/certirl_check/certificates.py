@@ -250,6 +250,7 @@ class Certificate(SumsClaim):
         terms = {term.coordinates: term for term in listed}
         grounds = {ground.coordinates or tuple(range(g.columns.dimension)): ground for ground in self.grounds}
         same = all(_is_reward_of(terms[place], grounds[place]) for place in terms.keys() & grounds.keys())
+        named = all(terms[place].name in ("", grounds[place].name) for place in terms.keys() & grounds.keys())
         others = [term for place, term in terms.items() if place not in grounds]
         coordinates = sorted(c for term in listed for c in term.coordinates)
         terminal = solution.record("stats").entry("terminal") is not None or reward.has_terminal
@@ -257,6 +258,7 @@ class Certificate(SumsClaim):
         return self.other_problem(solution, (g.discount, g.actions), expert, self.holds) + failed(
             (not terminal, "the solution has terminal states, and no certificate is for problems with any"),
             (same, "the certificate is about another reward than its solution"),
+            (named, "the components have other names than those of the solution"),
             (not any(term.coefficients.any() for term in others), "a component with a reward has no bound"),
             (grounds.keys() <= terms.keys(), "the certificate has components that the solution does not have"),
             (coordinates == list(range(len(coordinates))), "the components do not hold every coordinate once"),

@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import certirl
-from certirl.fit import estimates
+from certirl.fit.drifts import Drifts
 
 QUICK = {"basis": certirl.Legendre(5), "columns": 3}
 
@@ -28,7 +28,7 @@ def log_of(labels, n=1_200, seed=0):
 @pytest.mark.slow
 @parametrize_with_checks([certirl.InverseRL()])
 def test_the_checks_of_scikit_learn_pass(estimator, check, monkeypatch):
-    monkeypatch.setattr(estimates, "FEWEST", 1)
+    monkeypatch.setattr(Drifts, "fewest", 1)
     check(estimator)
 
 
