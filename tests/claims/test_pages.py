@@ -32,6 +32,12 @@ def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
     check(page, tmp_path)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_code_of_the_pages_is_read_without_scrolling_sideways(page):
+    code = [body for kind, body in parts((ROOT / page).read_text()) if kind == "python"]
+    assert [line for body in code for line in body.splitlines() if len(line) > 88] == []
+
+
 SWITCHING = ["experts", "certificates", "how_to/simulator", "tutorials/cold_store", "tutorials/thermostat"]
 WITH_POLICIES = ["README.md", *(f"docs/{name}.md" for name in SWITCHING)]
 
