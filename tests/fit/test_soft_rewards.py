@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 import certirl
+from certirl.fit.declared import Declared
 from certirl.fit.logit import Logit
 from certirl.fit.soft import Projections, TwoSteps, by_features, by_reference
 from certirl.functions.features import features_of
@@ -21,13 +22,17 @@ def total(q):
 
 
 class Finite:
-    """Counts of transitions between five states, some of which end the walk, and of decisions."""
+    """Counts of transitions between five states, some of which end the walk, and of decisions.
 
-    def __init__(self, seed=0):
+    If an action ``resets``, it sets the state to the fourth, and then the reference does what it does there.
+    """
+
+    def __init__(self, seed=0, *, resets=False):
+        self.resets = resets
         rng = np.random.default_rng(seed)
         self.counts = rng.integers(0, 8, (ACTIONS, 5, 6)) + 1  # the last next state is terminal
         self.decided = rng.integers(3, 40, (ACTIONS, 5))
-        self.chances = self.counts[:, :, :5] / self.counts.sum(axis=2, keepdims=True)
+        self.chances = self.tied(self.counts[:, :, :5] / self.counts.sum(axis=2, keepdims=True))
         coefficients = rng.normal(0, 0.4, (ACTIONS, 4))
         coefficients[REFERENCE] = 0
         half = rng.normal(size=(8, 8))
@@ -42,10 +47,17 @@ class Finite:
             actions += often * [action]
             following += often * [places[there]]
         self.log = certirl.Transitions(states, actions, following, COLUMNS.domain, ACTIONS)
-        self.dynamics = Projections.of(self.log, COLUMNS, np.array(following) == 0.99)
+        moves = {0: certirl.dynamics.Resets(to=float(NODES[3, 0]), then=REFERENCE)} if resets else {}
+        seen = Declared(moves).without(self.log)
+        self.dynamics = Projections.of(seen, COLUMNS, seen.next_states[:, 0] == 0.99, Declared(moves))
         pairs = [(a, s) for (a, s), often in np.ndenumerate(self.decided) for _ in range(often)]
         actions, here = np.array(pairs).T
         self.decisions = certirl.Transitions(NODES[here], actions, NODES[here], COLUMNS.domain, ACTIONS)
+
+    def tied(self, chances):
+        """The same, if action 0 resets the state."""
+        first = np.tile(chances[REFERENCE, 3], (5, 1)) if self.resets else chances[0]
+        return np.stack([first, *chances[1:]])
 
     def at(self, states, table):
         """A table of values ``[5, …]`` at the states nearest to these."""
@@ -92,14 +104,14 @@ class Finite:
             moved[action, here] += (
                 1j * STEP * (np.eye(6)[there, :5] - moved[action, here]) / self.counts[action, here].sum()
             )
-            influence = np.ravel(function(moved)).imag / STEP
+            influence = np.ravel(function(self.tied(moved))).imag / STEP
             known = known + often * number / (number - 5) * np.outer(influence, influence)
         return known
 
 
-@pytest.fixture
-def finite():
-    return Finite()
+@pytest.fixture(params=[False, True], ids=["regressed", "reset"])
+def finite(request):
+    return Finite(resets=request.param)
 
 
 def test_rewards_and_values_are_those_of_the_linear_equations_of_five_states(finite):

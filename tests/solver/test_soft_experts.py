@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import certirl
 from certirl.solver.soft_solution import SoftSolution
@@ -118,6 +119,8 @@ def test_pictures_and_pages_are_made(tmp_path):
         ({"tube": 0.1}, "tube is for experts who are exact"),
         ({"components": [[0]]}, "components is for experts who are exact"),
         ({"paired": True}, "paired is for experts who are exact"),
+        ({"suboptimality": 0.1}, "suboptimality is for experts who are exact"),
+        ({"effects": {3: certirl.dynamics.Resets()}}, "effects names the action 3"),
         ({"method": certirl.Program()}, "the method for a soft expert is certirl.FeatureForm"),
         ({"tail": 0}, "tail is for a band: pass delta too"),
         ({"samples": 100}, "samples is for simulators"),
@@ -148,6 +151,70 @@ def test_experts_that_do_not_combine_are_refused(expert, settings, sentence):
 def test_a_simulator_alone_is_refused():
     with pytest.raises(TypeError, match="a simulator takes no decisions"):
         certirl.solve(WALK, discount=0.9, expert=certirl.SoftExpert(), rng=0)
+
+
+def machines(count=300, months=20):
+    """Wear that grows by about 1 a month; replaced machines begin at 0 before they wear. Few are replaced."""
+    rng = np.random.default_rng(0)
+    wear, rows = np.linspace(0, 10, count), []
+    for _ in range(months):
+        actions = (rng.random(count) < 1 / (1 + np.exp(7 - 0.6 * wear))).astype(int)
+        after = np.clip(np.where(actions == 1, 0, wear) + 1 + 0.5 * rng.normal(size=count), 0, 10)
+        rows.append((wear, actions, after, np.arange(count)))
+        wear = after
+    states, actions, after, which = (np.stack(column, axis=1).ravel() for column in zip(*rows, strict=True))
+    return certirl.Transitions(states, actions, after, (0, 10), episodes=which, action_names=("run", "replace"))
+
+
+def test_declared_effects_need_no_rows_and_leave_less_unknown():
+    rows, asked = machines(), {"discount": 0.9, "expert": certirl.SoftExpert(reference="replace")}
+    plain, known = (certirl.solve(rows, effects=each, **asked) for each in (None, {1: certirl.dynamics.Resets(0.0)}))
+    places = np.linspace(0, 9, 10)
+    errors = [solution.standard_error(places, 0) for solution in (plain, known)]
+    assert np.median(errors[1] / errors[0]) < 0.8
+    assert (np.abs(known.reward(places, 0) - plain.reward(places, 0)) < 4 * errors[0]).all()
+    assert known.counts == (rows.counts[0], 0) and "the effect of replace is as declared" in str(known)
+    simulated = certirl.SoftExpert(rows, reference="replace")
+    drawn = certirl.solve(Wearing(), effects={1: certirl.dynamics.Resets(0.0)}, **asked | {"expert": simulated}, rng=0)
+    assert (np.abs(known.reward(places, 0) - drawn.reward(places, 0)) < 4 * errors[1] + 0.1).all()
+
+
+class Wearing:
+    """What the machines do that are not replaced."""
+
+    n_actions, domain, action_names = 2, ((0.0, 10.0),), ("run", "replace")
+
+    def sample(self, states, action, rng):
+        assert action == 0
+        return np.clip(states + 1 + 0.5 * rng.normal(size=states.shape), 0, 10)
+
+
+def test_an_action_that_leads_to_one_state_needs_no_rows_in_a_band():
+    """States at random; action 1 sets them to 0.3, and its rows, all but one, are not in the log of the dynamics."""
+    rng = np.random.default_rng(0)
+    states = rng.uniform(-1, 1, (60_000, 1))
+    actions = (rng.random(60_000) < 1 / (1 + np.exp(-0.5 - states[:, 0]))).astype(int)
+    after = np.where(actions[:, None] == 1, 0.3, np.clip(0.5 * states + rng.normal(size=states.shape), -1, 1))
+    rows = certirl.Transitions(states, actions, after, (-1, 1), independent=True)
+    asked = {"discount": 0.5, "delta": 0.05, "basis": certirl.Legendre(2), "effects": {1: lambda s: 0 * s + 0.3}}
+    noise = certirl.dynamics.GaussianNoise(1.0, slope=0.5)
+    solution = certirl.solve(rows, expert=certirl.SoftExpert(), columns=9, tail=noise, **asked, rng=0)
+    assert solution.status == "bounded" and "leads to s = 0.3 from every state" in str(solution)
+    low, high = solution.band(PLACES, 1)
+    assert (low < true_rewards(PLACES)).all() and (true_rewards(PLACES) < high).all()
+    with pytest.raises(ValueError, match="known noise is that of every action"):
+        certirl.solve(rows, expert=certirl.SoftExpert(), **asked, dynamics=certirl.dynamics.AffineGaussian(std=1.0))
+
+
+def true_rewards(places):
+    """R_1 − R_0 = L + γ((P_0V)(s) − V(0.3)) of these machines, V = log(1 + e^L) + γP_0V, by iteration on a grid."""
+    grid, noise = np.linspace(-1, 1, 801), norm.ppf((np.arange(400) + 0.5) / 400)
+    after = np.clip(0.5 * grid[:, None] + noise, -1, 1)
+    ahead = np.zeros(801)
+    for _ in range(60):
+        value = np.logaddexp(0, 0.5 + grid) + 0.5 * ahead
+        ahead = np.interp(after, grid, value).mean(axis=1)
+    return np.interp(places, grid, 0.5 + grid + 0.5 * (ahead - np.interp(0.3, grid, value)))
 
 
 def test_actions_that_are_never_taken_are_refused():

@@ -78,6 +78,11 @@ class Declared(Record):
         numbers = ", ".join(map(str, sorted(self.moves)))
         return f", the effect of action {numbers} as declared" if self else ""
 
+    @property
+    def resets(self) -> Declared:
+        """The actions that set the state and move it on as others do."""
+        return Declared({action: moves for action, moves in self.moves.items() if isinstance(moves, Resets)})
+
     def estimated(self, n_actions: int) -> list[int]:
         """The other actions, whose effects are estimated, in order."""
         return [action for action in range(n_actions) if action not in self.moves]
@@ -93,9 +98,24 @@ class Declared(Record):
         return replace(rows, actions=numbers, n_actions=len(others), action_names=names)
 
     def filled(self, log: Transitions) -> Transitions:
-        """The log with rows of the declared actions in place of its own, made at even places: as many as the most.
+        """The log with rows of the declared actions in place of its own, for proofs: each has to lead to one state.
 
-        For proofs, where such an action has to lead to one state: docs/notes/certificate.md, section 15.
+        docs/notes/certificate.md, section 15.
+        """
+        notes = list(log.notes)
+        for action, moves in sorted(self.moves.items()):
+            there = _one_state(action, moves, log.domain)
+            named = log.action_names[action] if log.action_names else f"action {action}"
+            at = ", ".join(f"{x:.6g}" for x in there)
+            notes.append(f"{named} leads to s = {at} from every state, as was declared, and its rows were made")
+        filled = replace(self.made(log), notes=tuple(notes))
+        freeze(filled, domain_from_data=log.domain_from_data, made=tuple(sorted(self.moves)))
+        return filled
+
+    def made(self, log: Transitions) -> Transitions:
+        """The log without rows of declared actions; where a function says what one does, as many as the most are made.
+
+        They are at even places, of the box and of the log.
         """
         if log.paired:
             raise ValueError("paired transitions have rows of every action: leave effects out")
@@ -104,28 +124,24 @@ class Declared(Record):
         kept = {name: getattr(rows, name) for name in _OF_ROWS}
         columns: dict[str, list[Array]] = {name: [column] for name, column in kept.items() if column is not None}
         first = 0 if log.episodes is None else int(log.episodes.max()) + 1  # a made row is an episode by itself
-        places, notes = [np.arange(len(rows)) + 0.5], list(log.notes)
-        for number, (action, moves) in enumerate(sorted(self.moves.items())):
-            there = _one_state(action, moves, log.domain)
+        places = [np.arange(len(rows)) + 0.5]
+        functions = [(action, moves) for action, moves in sorted(self.moves.items()) if not isinstance(moves, Resets)]
+        for number, (action, moves) in enumerate(functions):
+            states = log.domain.uniform(count, np.random.default_rng(action))
             made = {
-                "states": log.domain.uniform(count, np.random.default_rng(action)),
+                "states": states,
                 "actions": np.full(count, action),
-                "next_states": np.repeat(there[None], count, axis=0),
+                "next_states": moved(moves, states, log.domain),
                 "terminal": np.zeros(count, dtype=bool),
                 "episodes": first + number * count + np.arange(count),
             }
             for name, parts in columns.items():
                 parts.append(made[name])
             places.append((np.arange(count) + 0.25) * len(rows) / count)
-            named = log.action_names[action] if log.action_names else f"action {action}"
-            at = ", ".join(f"{x:.6g}" for x in there)
-            notes.append(f"{named} leads to s = {at} from every state, as was declared, and its rows were made")
         order = np.argsort(np.concatenate(places), kind="stable")
         joined: dict[str, Any] = {name: np.concatenate(parts)[order] for name, parts in columns.items()}
         joined["independent"] = False if sampling(log) == "order" else log.independent
-        filled = replace(log, **joined, notes=tuple(notes))
-        freeze(filled, domain_from_data=log.domain_from_data, made=tuple(sorted(self.moves)))
-        return filled
+        return replace(log, **joined)
 
     def joined(self, estimate: Callable[[Array], Effects], states: Array, is_terminal: Terminal | None) -> Effects:
         """The effects of all actions at some states; ``estimate`` gives those of the others at any states."""

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import block_diag
+from numpy.typing import NDArray
 
 from certirl.data.source import Logged, Source
 from certirl.data.transitions import Transitions, action_in_words
+from certirl.fit.declared import Declared, Resets
 from certirl.fit.effects import blocks, ended
 from certirl.fit.logit import (
     FREE,
@@ -43,6 +45,7 @@ from certirl.ground.records import Record
 
 DEGREES = (0.3, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5, 1.7)  # of the columns, in units of `_UNIT`
 _UNIT = {1: 10, 2: 8, 3: 6}  # by the number of coordinates; 4 for more
+NOTHING_DECLARED = Declared()
 _ALIKE = 1e-9  # of the information of features in units of their own: with less they are alike
 _SMALL = 1e-3  # of the variance of a direction of the decisions: with less the features fit it exactly
 
@@ -53,19 +56,34 @@ class Projections(Record):
 
     Attributes:
         columns: x, functions of the state.
-        log: the transitions.
+        log: the transitions, their actions numbered as the regressions.
         over: which next states are terminal, where every f is 0 ``[n]``; None if none is.
-        inverses: (Σ x xᵀ)⁻¹ over the transitions of each action ``[A, k, k]``.
+        inverses: (Σ x xᵀ)⁻¹ over the transitions of each regression ``[E, k, k]``.
+        regressed: the action of each regression ``[E]``.
+        which: the regression on which the coefficients of an action rest ``[A]``.
+        shares: what they are of its coefficients ``[A, k, k]``.
     """
 
     columns: Basis
     log: Transitions
     over: Array | None
     inverses: Array
+    regressed: list[int]
+    which: NDArray[np.intp]
+    shares: Array
 
     @classmethod
-    def of(cls, log: Transitions, columns: Basis, over: Array | None) -> Projections:
-        """The regressions of these transitions; an action with too few of them is refused."""
+    def of(
+        cls, log: Transitions, columns: Basis, over: Array | None, resets: Declared = NOTHING_DECLARED
+    ) -> Projections:
+        """The regressions of these transitions; an action with too few of them is refused.
+
+        Args:
+            log: of all actions but those that reset the state.
+            columns: x.
+            over: which next states are terminal ``[n]``.
+            resets: actions under which P_af is P_bf at one state.
+        """
         counts, k = log.counts, columns.size
         if counts.min() <= k:
             rarest = int(counts.argmin())
@@ -79,37 +97,50 @@ class Projections(Record):
             for action in range(log.n_actions):
                 own = x[log.actions[rows] == action]
                 grams[action] += own.T @ own
-        return cls(columns, log, over, np.stack([solve_normal(gram, np.eye(k)) for gram in grams]))
+        n_actions = log.n_actions + len(resets.moves)
+        others = resets.estimated(n_actions)
+        which, shares = np.zeros(n_actions, dtype=np.intp), np.tile(np.eye(k), (n_actions, 1, 1))
+        which[others] = np.arange(len(others))
+        for action, moves in resets.moves.items():
+            assert isinstance(moves, Resets)
+            which[action] = others.index(moves.then)
+            shares[action] = np.outer(columns._constant(), columns.values(moves._place)[0])
+        inverses = np.stack([solve_normal(gram, np.eye(k)) for gram in grams])
+        return cls(columns, log, over, inverses, others, which, shares)
 
     @property
     def n_actions(self) -> int:
         """A."""
-        return len(self.inverses)
+        return len(self.which)
 
     def expected(self, functions: Callable[[Array], Array]) -> Array:
         """c of every action for functions of states ``[n, q]``: ``[A, k, q]``."""
         cross: Array = np.zeros(())
         for rows in blocks(len(self.log)):
             x, values, actions = self._block(rows, functions)
-            cross = cross + np.stack([x[actions == a].T @ values[actions == a] for a in range(self.n_actions)])
-        return np.asarray(self.inverses @ cross)
+            cross = cross + np.stack([x[actions == a].T @ values[actions == a] for a in range(self.log.n_actions)])
+        return np.asarray(self.shares @ (self.inverses @ cross)[self.which])
 
     def spread(self, function: Callable[[Array], Array], fitted: Array) -> Array:
-        """The covariance of c for one function of states, of each action ``[A, k, k]``, whatever the noise.
+        """The covariance of c for one function of states, of all actions ``[A, k, A, k]``, whatever the noise.
 
         Args:
             function: of states, ``[n, 1]``.
             fitted: c ``[A, k]``.
         """
-        total = np.zeros_like(self.inverses)
+        (A, k), total = fitted.shape, np.zeros_like(self.inverses)
         for rows in blocks(len(self.log)):
             x, values, actions = self._block(rows, function)
-            residuals = values[:, 0] - np.einsum("nk,nk->n", x, fitted[actions])
-            for action in range(self.n_actions):
+            residuals = values[:, 0] - np.einsum("nk,nk->n", x, fitted[self.regressed][actions])
+            for action in range(len(total)):
                 own = x[actions == action] * residuals[actions == action, None]
                 total[action] += own.T @ own
-        freedom = self.log.counts / (self.log.counts - self.columns.size)
-        return np.asarray(self.inverses @ (total * freedom[:, None, None]) @ self.inverses)
+        freedom = self.log.counts / (self.log.counts - k)
+        each, spread = self.inverses @ (total * freedom[:, None, None]) @ self.inverses, np.zeros((A, k, A, k))
+        for one, other in product(range(A), repeat=2):
+            if self.which[one] == self.which[other]:
+                spread[one, :, other] = self.shares[one] @ each[self.which[one]] @ self.shares[other].T
+        return spread
 
     def _block(self, rows: slice, functions: Callable[[Array], Array]) -> tuple[Array, Array, Array]:
         values = functions(self.log.next_states[rows])
@@ -118,11 +149,20 @@ class Projections(Record):
         return self.columns.values(self.log.states[rows]), values, self.log.actions[rows]
 
 
-def project(source: Source, log: Transitions, columns: Basis | None, logit: Logit, discount: float) -> Projections:
+def project(
+    source: Source,
+    log: Transitions,
+    columns: Basis | None,
+    logit: Logit,
+    discount: float,
+    declared: Declared = NOTHING_DECLARED,
+) -> Projections:
     """The regressions with the columns asked for, or with those that predict V at held-out next states best.
 
     V is that of the reference identity with r_0 = 0, whatever the rewards are sums of.
     """
+    resets = declared.resets
+    log = resets.without(declared.made(log) if declared else log)
     is_terminal, _ = source.terminal()
     over = ended(log.next_states, is_terminal, log.terminal if isinstance(source, Logged) else None)
     if columns is None:
@@ -130,14 +170,14 @@ def project(source: Source, log: Transitions, columns: Basis | None, logit: Logi
         affordable = int(log.counts.min()) // 4
         pilot = of_degree(log.domain, 2, source.periodic)
         pilot = pilot.resized(max(min(pilot.size, affordable), 1))
-        by_pilot = by_reference(Projections.of(log, pilot, over), logit, discount)
+        by_pilot = by_reference(Projections.of(log, pilot, over, resets), logit, discount)
 
         def goals(rows: Array) -> Array:
             values = by_pilot.value(log.next_states[rows])[:, None]
             return values if over is None else np.where(over[rows, None], 0.0, values)
 
         columns, *_ = best_columns(log, held_out_rows(log), choices_of(unit, DEGREES, DEGREES[0]), goals)
-    return Projections.of(log, columns, over)
+    return Projections.of(log, columns, over, resets)
 
 
 class Identified(NamedTuple):
@@ -207,8 +247,9 @@ def by_reference(
         by_odds = gamma * from_columns @ (every[own, :, 1:] - every[action, :, 1:])
         by_odds[:, place * logit.basis.size : (place + 1) * logit.basis.size] += from_odds
         ahead_of = gamma * from_columns @ (np.eye(k) - gamma * onward[action]) @ inverse
-        covariances[action] = by_odds @ known @ by_odds.T + ahead_of @ spread[own] @ ahead_of.T
-        covariances[action] += gamma**2 * from_columns @ spread[action] @ from_columns.T
+        both = np.concatenate([ahead_of, -gamma * from_columns], axis=1)
+        of_both = spread[np.ix_([own, action], range(k), [own, action], range(k))].reshape(2 * k, 2 * k)
+        covariances[action] = by_odds @ known @ by_odds.T + both @ of_both @ both.T
     return Identified(basis, coefficients.T, covariances, columns, effects, value)
 
 
@@ -358,7 +399,8 @@ class TwoSteps:
             for total, of in ((by_theta, part.z), (by_odds, free)):
                 weighted = chances[:, :, None] * (of - np.einsum("na,nap->np", chances, of)[:, None])
                 total += np.einsum("nap,nk->pak", weighted, part.x, optimize=True).reshape(len(total), A * k)
-        noise = gamma**2 * self.inverse @ block_diag(*self.dynamics.spread(*self._valued(theta))) @ self.inverse.T
+        spread = self.dynamics.spread(*self._valued(theta)).reshape(A * k, A * k)
+        noise = gamma**2 * self.inverse @ spread @ self.inverse.T
         known = np.linalg.inv(curve)
         covariance = known + known @ by_theta @ noise @ by_theta.T @ known
         left = by_odds - mixed @ known @ by_theta

@@ -15,6 +15,7 @@ from certirl.data.moments import Moments
 from certirl.data.source import Logged, Source, as_source, for_simulators
 from certirl.data.tables import as_log
 from certirl.data.transitions import Transitions, action_in_words
+from certirl.fit.declared import Declared, as_declared
 from certirl.fit.drifts import Drifts
 from certirl.fit.effects import value_basis
 from certirl.fit.logit import (
@@ -63,6 +64,7 @@ class SoftRequest(NamedTuple):
         features: of the rewards; None for others.
         discount: γ.
         basis, columns: asked for; None to be chosen.
+        declared: the actions of a log whose effects are declared; a simulator does then so itself.
         samples: as in `solve`.
         delta, tail, dynamics: as in `solve`.
         rng: the same.
@@ -77,6 +79,7 @@ class SoftRequest(NamedTuple):
     discount: float
     basis: Basis | None
     columns: Basis | None
+    declared: Declared
     samples: Any
     delta: float | None
     tail: TailLike
@@ -103,6 +106,7 @@ def _request(
     method: Any,
     basis: Any,
     columns: Any,
+    effects: Any,
     samples: Any,
     delta: Any,
     tail: TailLike,
@@ -118,6 +122,12 @@ def _request(
     if isinstance(source := as_log(source), Moments):
         raise TypeError("a soft expert needs transitions or a simulator: moments keep no states")
     origin = as_source(source)
+    declared = Declared() if effects is None else as_declared(effects, origin.n_actions, origin.domain)
+    if declared and delta is not None and not (origin.is_log and dynamics is None):
+        why = "known noise is that of every action" if origin.is_log else "a proof rests on draws of every action"
+        raise ValueError(f"{why}: leave effects out, or delta")
+    if declared and not origin.is_log:
+        origin, declared = as_source(declared.over(source)), Declared()
     decisions = _decisions(expert, origin)
     if origin.n_actions < 2:
         raise ValueError("there is only one action, so nothing is chosen: at least two are needed")
@@ -142,6 +152,7 @@ def _request(
         discount=as_probability(discount, "discount"),
         basis=None if basis is None else as_basis(basis, origin.domain, like="certirl.Legendre(5)"),
         columns=_columns(columns, origin),
+        declared=declared,
         samples=samples,
         delta=delta,
         tail=tail,
@@ -245,7 +256,7 @@ def _solved(asked: SoftRequest, watch: Any) -> SoftSolution:
     fitted = choose_logit(decisions, source.domain, asked.basis, reference=asked.reference, periodic=source.periodic)
     watch(f"1 of {_STAGES}: log-odds are found in {fitted.logit.basis}", 1, _STAGES)
     log = source.data if isinstance(source, Logged) else _drawn(asked)
-    dynamics = project(source, log, asked.columns, fitted.logit, asked.discount)
+    dynamics = project(source, log, asked.columns, fitted.logit, asked.discount, asked.declared)
     watch(f"2 of {_STAGES}: the effects of the actions are found in {dynamics.columns}", 2, _STAGES)
     found, reward = _rewards(asked, dynamics, fitted)
     watch(f"3 of {_STAGES}: the rewards are found", 3, _STAGES)
@@ -341,6 +352,7 @@ def _concluded(
     """The answer without a band."""
     logit, decisions, source = fitted.logit, asked.decisions, asked.source
     n, shares = len(decisions), decisions.counts / len(decisions)
+    counts = dict(zip(dynamics.regressed, dynamics.log.counts, strict=True)) | dict.fromkeys(asked.declared.moves, 0)
     free = log_likelihood(logit.basis, decisions.states, decisions.actions, logit.coefficients)
     likelihood = Likelihood(
         decisions=n,
@@ -362,7 +374,7 @@ def _concluded(
         covariances=covariances,
         discount=asked.discount,
         reference=asked.reference if asked.has_reference else None,
-        counts=tuple(dynamics.log.counts.tolist()),
+        counts=tuple(int(counts[action]) for action in range(logit.n_actions)),
         likelihood=likelihood,
         calibration=_calibration(fitted, decisions),
         tests=tuple(test for test in tests if test is not None and test.freedom),
@@ -412,17 +424,22 @@ def _assumed(asked: SoftRequest, names: tuple[str, ...]) -> list[str]:
     else:
         known = "known" if callable(asked.given) else f"{float(asked.given):g} at every state"
         rests = f"the reward of {which} is {known}"
+    moved = (f"the effect of {action_in_words(action, names)} is as declared" for action in asked.declared.moves)
     return [
         "logit noise: actions have probabilities proportional to exp Q_a(s), and its scale is the unit of the rewards",
         rests,
         f"the expert's discount is {asked.discount:g}",
         "decisions and next states depend on the past through the state alone",
+        *moved,
     ]
 
 
 def _bounded(asked: SoftRequest, solution: SoftSolution) -> SoftSolution:
     """The same with a band, where there is one."""
     source, columns = asked.source, asked.columns
+    if asked.declared:
+        assert isinstance(source.data, Transitions)
+        source = as_source(asked.declared.filled(source.data))
     if asked.dynamics is None and columns is None:
         columns = proof_columns(None, asked.tail, source.domain, asked.discount, source.periodic)
     assert asked.basis is not None

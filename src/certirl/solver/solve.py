@@ -174,8 +174,8 @@ def solve(
         with on(map):
             soft = solve_soft(
                 source, expert, discount=discount, method=method, basis=basis, columns=columns, components=components,
-                samples=samples, trials=trials, paired=paired, delta=delta, tail=tail, dynamics=dynamics, tube=tube,
-                regret=regret, rng=rng, progress=progress,
+                effects=effects, samples=samples, trials=trials, paired=paired, delta=delta, tail=tail,
+                dynamics=dynamics, tube=tube, regret=regret, suboptimality=suboptimality, rng=rng, progress=progress,
             )  # fmt: skip
         return replace(soft, about=account("certirl.solve", given))
     asked = request(
