@@ -7,7 +7,8 @@ from scipy.optimize import minimize
 import certirl
 from certirl.fit.declared import Declared
 from certirl.fit.logit import Logit
-from certirl.fit.soft import Projections, TwoSteps, by_features, by_reference
+from certirl.fit.projections import Projections
+from certirl.fit.soft import TwoSteps, by_features, by_reference
 from certirl.functions.features import features_of
 
 GAMMA, ACTIONS, REFERENCE = 0.8, 3, 1

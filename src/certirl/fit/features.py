@@ -24,11 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy, as_policy, simulate
+from certirl.data.transitions import Transitions
+from certirl.fit.effects import ended
 from certirl.fit.estimates import EffectModel, RegressionModel
 from certirl.fit.problem import ValueProblem
 from certirl.fit.program import SolverFailed, numbers_of
+from certirl.fit.projections import Projections
 from certirl.fit.ranges import WeightRanges, as_ratios, weight_ranges
-from certirl.fit.regression import solve_normal
+from certirl.fit.regression import DEGREES, best_columns, choices_of, held_out_rows
 from certirl.fit.value_program import Comparisons
 from certirl.functions.features import Features
 from certirl.ground import archive
@@ -207,13 +210,19 @@ def feature_path(
 ) -> FeaturePath | None:
     """The path of rewards, a row for each number of features; None if no weights favour the expert."""
     _check_different(features, model.effects.states, model.effects.n_actions)
-    if isinstance(model, RegressionModel):
-        values = _regressed_values(rows, features, problem.discount)
-        kept = np.flatnonzero((rows.which < REGRESSED) & (rows.margins > 0))
-        costs = cost_differences(rows, features, problem.discount, kept)
-        gains = Gains(rows.gains(kept) @ values + costs, rows.margins[kept], rows.which[kept])
-    else:
-        gains = _walked_gains(problem, model, rows, features)
+    if not isinstance(model, RegressionModel):
+        return _path_of(_walked_gains(problem, model, rows, features), features, preference)
+    found = _path_of(_regressed_gains(problem, model, rows, features), features, preference)
+    if not any(features.acting) or not model.errors.is_model:
+        return found
+    # What actions pay jumps where the expert switches. Errors of an estimate explain nothing: the other may have fewer.
+    walked = _path_of(_walked_gains(problem, model, rows, features), features, preference)
+    paths = [path for path in (found, walked) if path is not None]
+    return min(paths, key=lambda path: float(path.unexplained.min()), default=None)
+
+
+def _path_of(gains: Gains, features: Features, preference: Preference) -> FeaturePath | None:
+    """The same from gains."""
     if not len(gains.values):
         return None
     best: dict[int, _Weights] = {}
@@ -299,15 +308,41 @@ def _check_different(features: Features, states: Array, n_actions: int) -> None:
         earlier = np.column_stack([earlier, column / column.std()])
 
 
-def _regressed_values(rows: Comparisons, features: Features, discount: float) -> Array:
-    """ψ in V's functions ``[k, p]``: ψ = f + γP_πψ by least squares. Where effects are regressed, ψ is smooth."""
-    effects, size = rows.effects, rows.effects.basis.size
-    gram, cross = np.zeros((size, size)), np.zeros((size, features.size))
-    for block in effects.blocks():
-        left = effects.before(block) - discount * effects.of_policy(rows.chances, block)
-        gram += left.T @ left
-        cross += left.T @ _of_policy(features, effects.states[block], rows.chances[block])
-    return solve_normal(gram, cross)
+def _regressed_gains(problem: ValueProblem, model: RegressionModel, rows: Comparisons, features: Features) -> Gains:
+    """From ψ = Σ π_c(f_c + γP_cψ), each P_aψ by least squares of its own: ψ may jump where the expert switches."""
+    declared, log, policy, A = model.declared, model.log, problem.policy, problem.policy.n_actions
+    if declared.moves.keys() - declared.resets.moves.keys():
+        assert isinstance(problem.source.data, Transitions)
+        log = declared.resets.without(declared.made(problem.source.data))
+    over = ended(log.next_states, problem.is_terminal, log.terminal if problem.source.is_log else None)
+
+    def paid(states: Array, chances: Array) -> Array:
+        return _of_policy(features, states, chances)
+
+    def goals(of: NDArray[np.intp]) -> Array:
+        """What jumps where the expert switches: π, and what it is paid in units of its size ``[n, A + p]``."""
+        chances = policy.probabilities(log.next_states[of])
+        return np.column_stack([chances, paid(log.next_states[of], chances) / sizes])
+
+    sizes = np.maximum(np.std(paid(log.states, policy.probabilities(log.states)), axis=0), 1e-300)
+    choices = choices_of(model.regression.basis, DEGREES, DEGREES[0])
+    columns, *_ = best_columns(log, held_out_rows(log), choices, goals)
+    regressed, k = Projections.of(log, columns, over, declared.resets), columns.size
+
+    def sources(states: Array) -> Array:
+        """π_c x for all c, and Σ π_c f_c ``[n, A·k + p]``."""
+        chances = policy.probabilities(states)
+        onward = chances[:, :, None] * columns.values(states)[:, None]
+        return np.column_stack([onward.reshape(len(states), -1), paid(states, chances)])
+
+    ahead = regressed.expected(sources).reshape(A * k, -1)
+    solved = np.linalg.solve(np.eye(A * k) - problem.discount * ahead[:, : A * k], ahead[:, A * k :])
+    kept = np.flatnonzero((rows.which < REGRESSED) & (rows.margins > 0))
+    which, alternatives = rows.which[kept], rows.alternatives[kept]
+    each = np.einsum("nk,akp->nap", columns.values(rows.effects.states[which]), solved.reshape(A, k, -1))
+    expert = np.einsum("na,nap->np", rows.chances[which], each)
+    gains = rows.signs[kept, None] * (expert - each[np.arange(len(kept)), alternatives])
+    return Gains(gains + cost_differences(rows, features, problem.discount, kept), rows.margins[kept], which)
 
 
 def _walked_gains(problem: ValueProblem, model: EffectModel, rows: Comparisons, features: Features) -> Gains:

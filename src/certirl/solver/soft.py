@@ -28,7 +28,8 @@ from certirl.fit.logit import (
     log_likelihood,
     memory_test,
 )
-from certirl.fit.soft import Identified, Projections, TwoSteps, by_features, by_reference, embedded, project, wider
+from certirl.fit.projections import Projections
+from certirl.fit.soft import Identified, TwoSteps, by_features, by_reference, embedded, project, wider
 from certirl.functions.bases import Basis, as_basis, first_functions, of_degree
 from certirl.functions.features import Features, check_no_terminal, features_of
 from certirl.functions.reward import Reward, values_of
