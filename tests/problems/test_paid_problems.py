@@ -86,6 +86,25 @@ def test_costs_of_actions_are_learned_from_a_log_of_the_harvest():
     assert "a cost of each action: release costs" in named
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_prices_of_rejections_are_learned_from_a_log_of_queues(seed):
+    """The values of work and of rejections jump where the expert switches, and their sum does not."""
+    problem, rng = queue(), np.random.default_rng(seed)
+    states, actions = rng.uniform(0, problem.room, (9_000, 2)), rng.integers(3, size=9_000)
+    after = np.stack([problem.sample(states, a, np.random.default_rng(seed + 9)) for a in range(3)])
+    after = after[actions, np.arange(9_000)]
+    log = certirl.Transitions(states, actions, after, domain=problem.domain)
+    named = {
+        "work": lambda states: states.sum(axis=1),
+        "rejection": lambda states, action: np.full(len(states), float(action == 2)),
+    }
+    asked = {"expert": problem.expert, "discount": problem.discount, "rng": seed}
+    solution = certirl.solve(log, method=certirl.FeatureForm(named), **asked)
+    work, rejection = solution.reward.coefficients
+    assert work < 0 and 2 < rejection / work < 6  # the price is 4
+
+
 def test_numbers_of_a_problem_are_checked():
     for make, wrong in (
         (queue, {"price": -1}),

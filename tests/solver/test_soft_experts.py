@@ -136,6 +136,7 @@ def test_what_does_not_combine_is_refused(settings, sentence):
     ("expert", "settings", "sentence"),
     [
         ({"reference": 3}, {}, "reference must be"),
+        ({"reference": "wait"}, {}, "reference must be an action, a number, as the data have no names"),
         ({"reward": "state"}, {"method": FEATURES}, "leave one of them out"),
         ({"reward": "state"}, {"delta": 0.05}, "a band needs the reward of one action"),
         ({}, {"delta": 0.05}, "a band needs the functions of the log-odds"),

@@ -313,9 +313,10 @@ def _columns(
 ) -> tuple[ColumnDynamics, list[str]]:
     """The ground of the constant expert 0 under −log π̂_0, with what the log-odds' error does to it."""
     if origin.sampling != "independent":
+        known = "declare dynamics=certirl.dynamics.AffineGaussian(…), or " if len(origin.domain) == 1 else ""
         raise ValueError(
             "a band by columns needs independent rows, as the log-odds of episodes depend on where their steps lead: "
-            "declare dynamics=certirl.dynamics.AffineGaussian(…), or name a simulator or independent rows as source"
+            f"{known}name a simulator or independent rows as source, SoftExpert(log) for the decisions"
         )
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=False)
     columns = as_basis(columns, origin.domain, name="columns", like="certirl.Legendre(17)")

@@ -161,7 +161,8 @@ def compare(
     given = np.asarray(labels)
     given = as_labels(given.astype(str) if given.dtype == object else given, "by")
     if given.shape != (len(rows),):
-        raise ValueError(f"by must be {len(rows)} labels, one for each transition, got {len(given)}")
+        left_out = "" if len(given) < len(rows) else "; rows of a table that have no next state are no transitions"
+        raise ValueError(f"by must be {len(rows)} labels, one for each transition, got {len(given)}{left_out}")
     people = {str(label): given == label for label in np.unique(given)}
     if not 2 <= len(people) <= MOST:
         raise ValueError(f"by must name 2 to {MOST} people, got {len(people)}")

@@ -133,7 +133,10 @@ def _request(
     if origin.n_actions < 2:
         raise ValueError("there is only one action, so nothing is chosen: at least two are needed")
     names = origin.action_names
-    reference = names.index(expert.reference) if expert.reference in names else expert.reference
+    if isinstance(expert.reference, str) and expert.reference not in names:
+        known = f"one of {', '.join(names)}" if names else "a number, as the data have no names of actions"
+        raise ValueError(f"reference must be an action, {known}, got {shown(expert.reference)}")
+    reference = names.index(expert.reference) if isinstance(expert.reference, str) else expert.reference
     reference = as_count(reference, "reference", least=0, most=origin.n_actions - 1, meaning="an action")
     if isinstance(dynamics, Drifts):
         raise ValueError("a soft expert tries every action sometimes, and a shared drift is for others: leave it out")
