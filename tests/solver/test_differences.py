@@ -5,6 +5,7 @@ import pytest
 
 import certirl
 from certirl.data.policy import as_policy
+from certirl.solver.differences import _of_actions
 
 SOFT = certirl.SoftExpert(reference=0)
 
@@ -32,8 +33,24 @@ def test_those_who_act_differently_are_told_from_those_who_err(found):
     for pair in found.pairs[:2]:
         assert 0.15 < pair.size < 0.27 and 0.1 < pair.state[0] < 0.3 and pair.action is None
     said = str(found)
-    assert said.startswith("3 people; actions of 2 of 3 pairs differ beyond their errors") and "person 2  1,500" in said
+    assert said.startswith("3 people; actions of 2 of 3 pairs differ beyond chance") and "person 2  1,500" in said
     assert said.endswith("assumed  actions do the same for everyone")
+
+
+def test_people_who_err_often_are_told_apart_by_few_episodes_and_no_two_alike():
+    apart, alike = 0, 0
+    for seed in range(6):
+        log, person = decisions([0.0, 0.0, 0.3], np.random.default_rng(seed), count=800, errors=0.25)
+        runs = certirl.Transitions(
+            log.states, log.actions, log.next_states, domain=(-1, 1), episodes=np.arange(2_400) // 100
+        )
+        people = {str(name): person == name for name in np.unique(person)}
+        policies = {name: certirl.policy_from(runs.where(rows)) for name, rows in people.items()}
+        assert min(policy.interval[1] for policy in policies.values()) > 0.5  # two episodes are held out
+        differs = {pair.names: pair.differs for pair in _of_actions(policies, runs, people, log.states[::6])}
+        alike += differs.pop(("person 0", "person 1"))
+        apart += sum(differs.values())
+    assert apart == 12 and alike <= 1
 
 
 def test_each_reward_is_largest_where_its_person_steers(found):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.data.demonstrations import Demonstrated, policy_from
+from certirl.data.demonstrations import FOLDS, PARTS, Demonstrated, policy_from
 from certirl.data.simulator import as_generator
 from certirl.data.tables import as_log
 from certirl.data.transitions import Transitions, action_in_words
@@ -23,10 +23,13 @@ from certirl.ground.records import Record
 from certirl.ground.work import Report, watched
 from certirl.solver.methods import SoftExpert
 from certirl.solver.solve import solve
-from certirl.solver.stability import OBSERVED
+from certirl.solver.stability import OBSERVED, groups_of
 
 MOST = 50  # people
 COMPARED, PLACES = 400, 25  # states of the log at which actions and rewards are compared
+ROWS = 2_000  # of two people, of which it is asked whether others would have acted the same
+VOTES, NEAR = 9, 400  # nearest actions of a person that predict one, among as many of both people
+MIXED = 20  # times that episodes of two people are exchanged by chance
 RARE = 0.05  # chance below which a difference of soft experts is one
 
 
@@ -41,9 +44,9 @@ class Pair(Record):
     """
 
     names: tuple[str, str]
-    differs: bool  # whether neither chance nor the errors of policies explain it
+    differs: bool  # beyond chance
     size: float  # the share of states at which they act differently; of soft experts the most that R differs, in errors
-    beside: float  # what the errors of both policies may explain of it; of soft experts the chance of as much
+    beside: float  # the chance that each person's policy predicts the other as badly, or that R differs by as much
     state: Array | None  # the median of these states; of soft experts the state where R differs by that
     action: int | None  # whose R differs by that; None where actions are compared, or rewards of the state
 
@@ -83,7 +86,7 @@ class Differences(Record):
 
     def _lines(self) -> Iterator[str]:
         count, what = sum(pair.differs for pair in self.pairs), "actions" if self.experts else "rewards"
-        yield f"{len(self.rows)} people; {what} of {count} of {len(self.pairs)} pairs differ beyond their errors"
+        yield f"{len(self.rows)} people; {what} of {count} of {len(self.pairs)} pairs differ beyond chance"
         yield f"  together {sum(self.rows.values()):,} transitions: {self.together.status}{self._peak(self.together)}"
         for name, answer in self.each.items():
             said = f"refused: {self.refused[name]}" if answer is None else f"{answer.status}{self._peak(answer)}"
@@ -105,7 +108,7 @@ class Differences(Record):
     def _said(self, pair: Pair) -> str:
         if self.experts:
             where = "" if pair.state is None else f", around {place_of(pair.state)}"
-            held = f"{'more' if pair.differs else 'no more'} than their errors explain, {pair.beside:.1%}"
+            held = f"{'beyond' if pair.differs else 'not beyond'} chance, p = {pair.beside:.2g}"
             return f"act differently at {pair.size:.1%} of the states{where}; {held}"
         assert pair.state is not None
         of = "" if pair.action is None else f" of {action_in_words(pair.action, self.action_names)}"
@@ -183,7 +186,7 @@ def compare(
         solutions = {name: answer for name, answer in each.items() if answer is not None}
         pairs = _of_rewards(solutions, compared)
     else:
-        pairs = [_of_actions(policies, compared, names) for names in combinations(people, 2)]
+        pairs = _of_actions(policies, rows, people, compared)
     return Differences(
         together=solve(rows, **asked, expert=expert if is_soft else list(policies.values())),
         each=each,
@@ -235,13 +238,57 @@ def _of_rewards(solutions: dict[str, Any], states: Array) -> list[Pair]:
     return pairs
 
 
-def _of_actions(policies: dict[str, Demonstrated], states: Array, names: tuple[str, str]) -> Pair:
-    """At which share of the states two policies differ, and what their errors may explain of it."""
-    first, second = (policies[name] for name in names)
-    apart = first.actions(states) != second.actions(states)
-    state = np.median(states[apart], axis=0) if apart.any() else None
-    size, explained = float(apart.mean()), min(1.0, first.interval[1] + second.interval[1])
-    return Pair(names, size > explained, size, explained, state, None)
+def _of_actions(
+    policies: dict[str, Demonstrated], rows: Transitions, people: dict[str, NDArray[np.bool_]], states: Array
+) -> list[Pair]:
+    """At which share of the states two policies differ, and the chance that the two act as one (Bonferroni)."""
+    from scipy.special import stdtr
+
+    pairs, tried = [], len(people) * (len(people) - 1) // 2
+    for names in combinations(people, 2):
+        one, other = (policies[name].actions(states) for name in names)
+        state = np.median(states[one != other], axis=0) if (one != other).any() else None
+        either = people[names[0]] | people[names[1]]
+        seen, *mixed = _missed(rows.where(either), people[names[0]][either])
+        spread = float(np.std(mixed, ddof=1)) * sqrt(1 + 1 / MIXED)
+        chance = min(1.0, tried * float(stdtr(MIXED - 1, -(seen - np.mean(mixed)) / max(spread, 1e-12))))
+        pairs.append(Pair(names, chance < RARE, float((one != other).mean()), chance, state, None))
+    return pairs
+
+
+def _missed(rows: Transitions, first: NDArray[np.bool_]) -> list[float]:
+    """How much oftener nearby actions of the other fail to predict one's actions than one's own do in other episodes.
+
+    Of two people, then of mixtures, between which whole episodes are exchanged by chance. Places at which only one of
+    the two was tell nothing.
+    """
+    from scipy.spatial import KDTree
+
+    if len(rows) > ROWS:
+        chosen = np.isin(np.arange(len(rows)), _spread(len(rows), ROWS))
+        rows, first = rows.where(chosen), first[chosen]
+    rng, groups = np.random.default_rng(0), groups_of(rows)[0]
+    if groups.max() + 1 < 2 * FOLDS:  # parts of few episodes
+        groups = np.arange(len(rows)) * PARTS // len(rows)
+    _, unit = np.unique(2 * groups + first, return_inverse=True)
+    places = rows.domain.chart(rows.states, rows.periodic)
+    near = KDTree(places).query(places, k=range(1, min(NEAR, len(rows)) + 1))[1]
+    elsewhere, taken = unit[near] != unit[:, None], rows.actions[near]
+
+    def wrong(of: NDArray[np.bool_]) -> Array:
+        """Whether the majority of the nearest of these is wrong ``[n]``; NaN where there are too few."""
+        voting = of & elsewhere
+        voting &= np.cumsum(voting, axis=1) <= VOTES
+        votes = np.stack([(voting & (taken == action)).sum(axis=1) for action in range(rows.n_actions)], axis=1)
+        return np.where(votes.sum(axis=1) == VOTES, votes.argmax(axis=1) != rows.actions, np.nan)
+
+    of_first = np.zeros(unit.max() + 1, dtype=bool)
+    of_first[unit[first]] = True
+    mixtures = [of_first, *(rng.permutation(of_first) for _ in range(MIXED))]
+    alike = [mixture[unit][near] == mixture[unit][:, None] for mixture in mixtures]
+    each = np.array([wrong(~own) - wrong(own) for own in alike])
+    both = np.isfinite(each[0])  # in mixtures these rows alone count, as they vary as much
+    return [float(np.nanmean(row[both])) for row in each] if both.any() else [0.0] * len(each)
 
 
 def _spread(count: int, most: int) -> NDArray[np.intp]:

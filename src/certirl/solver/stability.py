@@ -215,7 +215,7 @@ def stability(
     if not isinstance(rows, Transitions):
         raise TypeError(f"log must be certirl.Transitions or a table, got {shown(log)}")
     count = as_count(repeats, "repeats", least=2, most=10_000)
-    groups, kind = _groups(rows, by)
+    groups, kind = groups_of(rows, by)
     number = int(groups.max()) + 1
     if number < FEWEST:
         raise ValueError(f"{number} {kind} are too few to draw halves of: at least {FEWEST} are needed")
@@ -232,7 +232,7 @@ def stability(
     return Stability(whole, halves, number, kind, rows.states[chosen], rows.domain, *names)
 
 
-def _groups(log: Transitions, by: Any) -> tuple[NDArray[np.intp], str]:
+def groups_of(log: Transitions, by: Any = "episode") -> tuple[NDArray[np.intp], str]:
     """The group of each row, and what a group is."""
     if not isinstance(by, str):
         given = np.asarray(by)
