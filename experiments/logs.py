@@ -239,9 +239,10 @@ def follow(task: list[Any]) -> dict[str, Any]:
     log = read("drivers", table, exogenous=("leader",))
     ends = np.append(table["run"][1:] != table["run"][:-1], True)  # the last row of a run is no transition
     method = certirl.ValueForm(of=("gap", "speed"))
-    found = certirl.compare(log, by=table["person"][~ends], discount=0.9, dynamics=SHARED, method=method, rng=0)
+    who = table["person"][~ends]
+    found = certirl.compare(log, by=who, discount=0.9, dynamics=SHARED, method=method, rng=0)
     gaps = {
-        name: float("nan") if answer is None else largest(answer, log, 0, speed=15.0, leader=15.0)
+        name: float("nan") if answer is None else largest(answer, log.where(who == name), 0, speed=15.0, leader=15.0)
         for name, answer in found.each.items()
     }
     return {
@@ -305,11 +306,15 @@ def tracked(arguments: Arguments, runner: study.Runner) -> study.Findings:
     said = {kind: counted([SAID in run["first line"] for run in of[kind]]) for kind in ("hidden", "control")}
     near = counted([abs(run["peak"]) <= 0.15 for run in of["column"]])
     without = counted([abs(run["peak"]) <= 0.15 for run in of["hidden"]])
-    summary = {"memory in the first line": said, "memory found in further logs": alarms, "peak within 0.15 of the target": {"column": near, "hidden": without}}
+    summary = {
+        "memory in the first line": said,
+        "memory found in further logs": alarms,
+        "peak within 0.15 of the target": {"column": near, "hidden": without},
+    }
     sentence = (
-        f"memory is in the first line in {said['hidden']} logs with hidden sines and {said['control']} without, and found "
-        f"in {alarms['hidden']} and {alarms['control']} further ones; with their value as a column R is largest within "
-        f"0.15 of the target in {near}, without it in {without}."
+        f"memory is in the first line in {said['hidden']} logs with hidden sines and {said['control']} without, and "
+        f"found in {alarms['hidden']} and {alarms['control']} further ones; with their value as a column R is largest "
+        f"within 0.15 of the target in {near}, without it in {without}."
     )
     return study.Findings(summary, runs, None, sentence)
 
@@ -326,8 +331,8 @@ def heated(arguments: Arguments, runner: study.Runner) -> study.Findings:
     said = counted([SAID in run["first line"] or "predicted" in run["first line"] for run in of["nothing added"]])
     statuses = {kind: Counter(run["status"] for run in of[kind]) for kind in kinds}
     sentence = (
-        f"by day and by night R is largest within 0.5 degrees of the set point in {near['set point']} logs with the set "
-        f"point, in {near['hour']} with the hour; with neither the first line says so in {said}."
+        f"by day and by night R is largest within 0.5 degrees of the set point in {near['set point']} logs with the "
+        f"set point, in {near['hour']} with the hour; with neither the first line says so in {said}."
     )
     return study.Findings({"within 0.5": near, "said": said, "statuses": statuses}, runs, None, sentence)
 
@@ -343,7 +348,9 @@ def released(arguments: Arguments, runner: study.Runner) -> study.Findings:
         f"in four seasons R is largest within 6 of the storage aimed at (45 to 75), on average, in {near} logs; the "
         f"median distance is {np.median(off):.1f}."
     )
-    return study.Findings({"within 6": near, "median": float(np.median(off)), "statuses": statuses}, runs, None, sentence)
+    return study.Findings(
+        {"within 6": near, "median": float(np.median(off)), "statuses": statuses}, runs, None, sentence
+    )
 
 
 def followed(arguments: Arguments, runner: study.Runner) -> study.Findings:

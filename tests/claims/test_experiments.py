@@ -18,6 +18,7 @@ PARTS = {
     "ends": ("trips", "kinds"),
     "components": ("solvable", "time", "certified", "soundness"),
     "known_noise": ("truth",),
+    "logs": ("tracker", "thermostat", "reservoir", "drivers", "shuffled", "memory"),
     "soft": ("coverage", "width", "accuracy"),
     "switching": ("soundness", "inexact", "recovered"),
     "box_switching": ("proved",),

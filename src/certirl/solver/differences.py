@@ -129,8 +129,8 @@ def compare(
 ) -> Differences:
     """Solve for every person in a log, and for all together, and say what differs.
 
-    Of experts who always act as they think best, the effects of the actions are estimated from all rows, and actions
-    are compared; of soft experts, each with its own rows, rewards.
+    Of experts who always act as they think best, the effects of the actions are estimated from all rows (with a shared
+    drift from their own), and actions are compared; of soft experts, each with its own rows, rewards.
 
     Args:
         log: `Transitions`, or a data frame with the columns that `certirl.logs.read` expects.
@@ -178,7 +178,8 @@ def compare(
         asked["delta"] = as_delta(asked["delta"]) / (len(people) + 1)
     parts = {name: rows.where(chosen) for name, chosen in people.items()}
     policies = {} if is_soft else {name: policy_from(part) for name, part in parts.items()}
-    solved = (_answer(parts[name] if is_soft else rows, policies.get(name, expert), asked) for name in people)
+    by_itself = is_soft or getattr(asked.get("dynamics"), "are_shared", False)  # few rows tell what actions do
+    solved = (_answer(parts[name] if by_itself else rows, policies.get(name, expert), asked) for name in people)
     outcomes = dict(zip(people, watched(solved, len(people), lambda answer: 1, progress, unit="people"), strict=True))
     each = {name: None if isinstance(outcome, str) else outcome for name, outcome in outcomes.items()}
     compared = rows.states[_spread(len(rows), min(len(rows), COMPARED))]
