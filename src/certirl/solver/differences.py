@@ -30,6 +30,7 @@ COMPARED, PLACES = 400, 25  # states of the log at which actions and rewards are
 ROWS = 2_000  # of two people, of which it is asked whether others would have acted the same
 VOTES, NEAR = 9, 400  # nearest actions of a person that predict one, among as many of both people
 MIXED = 20  # times that episodes of two people are exchanged by chance
+LEAST = 1e-3  # chance that is told from smaller ones by as many exchanges
 RARE = 0.05  # chance below which a difference of soft experts is one
 
 
@@ -108,7 +109,8 @@ class Differences(Record):
     def _said(self, pair: Pair) -> str:
         if self.experts:
             where = "" if pair.state is None else f", around {place_of(pair.state)}"
-            held = f"{'beyond' if pair.differs else 'not beyond'} chance, p = {pair.beside:.2g}"
+            chance = f"p = {pair.beside:.2g}" if pair.beside >= LEAST else f"p < {LEAST:g}"
+            held = f"{'beyond' if pair.differs else 'not beyond'} chance, {chance}"
             return f"act differently at {pair.size:.1%} of the states{where}; {held}"
         assert pair.state is not None
         of = "" if pair.action is None else f" of {action_in_words(pair.action, self.action_names)}"
