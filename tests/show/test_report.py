@@ -405,6 +405,18 @@ def test_no_picture_or_formula_claims_more_than_the_solution(kind):
         assert solution.status == "certified" or "ot proved." in formula
 
 
+@pytest.mark.parametrize("name", ["solution-soft", "solution-soft-band", "cells-car"])
+def test_pages_of_soft_experts_and_of_cells_claim_what_is_proved(name):
+    answer = certirl.load(GOLDEN / f"{name}.npz")
+    parsed = Parsed(report.page(answer, checked=True))
+    captions, text = [each["text"] for each in parsed.all("figcaption")], parsed.all("main")[0]["text"]
+    marks = {"solution-soft": "estimated, not proved", "cells-car": "certified in part"}
+    band = f"in its band with probability {1 - getattr(getattr(answer, 'proof', None), 'delta', 0):g}"
+    assert captions and any(marks.get(name, band) in caption.lower() for caption in captions), captions
+    assert ("Confirmed: " in text) == ("Independent check" in text) == (name != "solution-soft")
+    assert "Δ" not in text and "S' =" not in text  # symbols are no words that begin a sentence
+
+
 def test_coverage_is_drawn_if_it_is_given():
     log = _log()
     text = report.page(record("log"), coverage=certirl.diagnose.coverage(log))

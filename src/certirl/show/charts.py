@@ -572,7 +572,7 @@ def _soft_line(solution: SoftSolution, names: Names) -> Chart:
     actions = range(solution.n_actions) if reward.of_actions or solution.reference is not None else [0]
     for action in actions:
         middle, error = values_of(reward, s, action), 2 * solution.standard_error(s, action)
-        low, high = solution.band(s[:, 0], action) if has_band else (middle - error, middle + error)
+        low, high = solution.band(s, action) if has_band else (middle - error, middle + error)
         label, words = "" if len(actions) == 1 else names.action(action), "band" if has_band else "± 2 standard errors"
         finite = np.isfinite(low) & np.isfinite(high)
         low, high = (np.where(finite, side, np.nan) for side in (low, high))

@@ -303,7 +303,7 @@ def _about(record: Any, file: Any) -> dict[str, str]:
 
 def _checked(record: Any, file: Any, is_asked: bool) -> str:
     """The verdict of the independent checker, if it was asked."""
-    if _proof_of(record) is None:
+    if _claim_of(record) is None:
         return ""
     if not is_asked:
         name = Path(file).name if file else "FILE.npz"
@@ -447,6 +447,11 @@ def _proof_of(record: Any) -> Any:
     return (record.certificate or record.refutation) if isinstance(record, Solution) else record
 
 
+def _claim_of(record: Any) -> Any:
+    """What the independent checker derives again: a proof, or a band; None if there is none."""
+    return record.proof if isinstance(record, SoftSolution) else _proof_of(record)
+
+
 def _findings(solution: Solution | SoftSolution) -> str:
     """Why the status is no better; what is proved, and a single finding, the verdict says."""
     is_proved = solution.status == "certified" or (
@@ -485,7 +490,8 @@ def _witness(witness: Witness | None, names: Names, solution: Solution | None) -
 
 
 def _sentence(words: str) -> str:
-    return escape(f"{words[:1].upper()}{words[1:]}.")
+    is_word = words[:2].isascii() and words[:2].replace(" ", "a").isalpha()  # s' and δ stay small
+    return escape(f"{words[:1].upper() if is_word else words[:1]}{words[1:]}.")
 
 
 def _reward(solution: Solution, figures: _Figures) -> str:
@@ -561,7 +567,7 @@ def _data(solution: Solution, figures: _Figures, names: Names, coverage: Coverag
 
 def _assumed(record: Any) -> list[str]:
     """What must be believed: first what was declared of the dynamics, in its own words."""
-    proof = record.proof if isinstance(record, SoftSolution) else _proof_of(record)
+    proof = _claim_of(record)
     declared = [f"declared: {record.about[name]}" for name in ("tail", "dynamics") if name in record.about]
     if proof is not None:
         return [*declared, *proof.assumptions]
