@@ -15,13 +15,13 @@ from pages import ROOT, check, find, parts, same_line, same_number, script
 from shapes import extrema
 
 FOLDERS = ("docs", "docs/how_to", "docs/tutorials")
-PROSE = {"docs/comparison.md", "docs/file-format.md", "docs/glossary.md", "docs/index.md"}  # no code of their own
+PROSE = {f"docs/{name}.md" for name in ("comparison", "file-format", "glossary", "index", "troubleshooting")}  # no code
 PAGES = [
     "README.md",
     *sorted({f"{folder}/{path.name}" for folder in FOLDERS for path in (ROOT / folder).glob("*.md")} - PROSE),
 ]
 NEEDS = {"docs/how_to/gpu.md": "torch"}  # a package that the extra for tests leaves out
-QUICK = {"docs/how_to/frame.md"}
+QUICK = {"docs/how_to/frame.md", "docs/next.md"}
 MARKED = [pytest.param(page, marks=[pytest.mark.slow] * (page not in QUICK)) for page in PAGES]
 
 
