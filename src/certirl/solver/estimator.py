@@ -6,9 +6,10 @@ which must be installed.
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from operator import eq
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
 
     Args:
         discount: γ, strictly between 0 and 1. Data do not tell it: under most discounts some reward explains the same
-            actions, so that `score` ties, and a search over it (GridSearchCV) returns the first.
+            actions, so that `score` ties. A search over it (GridSearchCV) would return the first, and warns.
         expert: None, an action, a function of states ``[n, d]`` to actions, or a model with ``predict``.
         domain: the box of states, as in `Transitions`; the smallest box around the data if None.
         periodic: the periodic coordinates, as in `Transitions`.
@@ -118,10 +119,11 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         Args:
             X: states ``[n, d]``, an array or a data frame.
             y: the actions a, of any type that can be a key of a dictionary ``[n]``.
-            X_next: the next states ``[n, d]``; if omitted, the rows of X are the steps of one episode in order. Rows of
-                which the next is as far away as any other are refused: they look shuffled.
+            X_next: the next states ``[n, d]``; if omitted, the next row of the same episode is the next state, and the
+                last row of an episode has none. Rows of which the next is as far away as any other are refused: they
+                look shuffled, as the folds of a search may be.
             terminal: which next states are terminal ``[n]``, as in `Transitions`.
-            episodes: the number of the episode of each row ``[n]``.
+            episodes: the number of the episode of each row ``[n]``; needed without X_next, ``np.zeros(n)`` for one.
 
         Example:
             >>> X = np.random.default_rng(0).uniform(0, 10, (500, 1))
@@ -133,15 +135,27 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         states, labels = validate_data(self, X, dtype=np.float64, ensure_min_samples=2), _labels(y)
         if len(labels) != len(states):
             raise ValueError(f"there must be one action for each of {len(states)} states, got {len(labels)}")
-        if X_next is None:
-            _check_order(states)
-        after = states[1:] if X_next is None else check_array(X_next, dtype=np.float64, input_name="X_next")
-        states, labels = states[: len(after)], labels[: len(after)]
+        if X_next is None and episodes is None:
+            raise ValueError(
+                "where does an action lead? pass X_next, the next states, or episodes, the episode of each row, where "
+                "rows are in order (np.zeros(len(X)) for one episode)"
+            )
+        if X_next is not None:
+            after = check_array(X_next, dtype=np.float64, input_name="X_next")
+        else:
+            if np.shape(episodes) != (len(states),):
+                raise ValueError(f"episodes must be one number or name for each of {len(states)} rows")
+            of_row = np.unique(np.asarray(episodes), return_inverse=True)[1]
+            rows = np.flatnonzero(of_row[1:] == of_row[:-1])
+            _check_order(states, rows)
+            after, terminal = states[rows + 1], None if terminal is None else np.asarray(terminal)[rows]
+            states, labels, episodes = states[rows], [labels[row] for row in rows], of_row[rows]
         classes = _classes(labels)
         if len(classes) < 2:
+            only = "".join(f", all of action {shown(label)}" for label in classes.tolist())
             raise ValueError(
-                f"rows of two actions or more are needed, got {len(labels)} rows of {len(classes)} class of actions: "
-                "the effects of the expert's action are compared with those of others"
+                f"rows of two actions or more are needed, got {len(labels)} rows of {len(classes)} class of "
+                f"actions{only}: the effects of the expert's action are compared with those of others"
             )
         if self.expert is None and self.delta is not None:
             raise ValueError(
@@ -193,9 +207,29 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
             return numbers[expert]
 
         def policy(rows: Any) -> NDArray[np.intp]:
-            return np.array([numbers[label] for label in _labels(choose(rows))])
+            chosen = _labels(choose(rows))
+            for label in chosen:
+                if label not in numbers:
+                    listed = ", ".join(map(shown, numbers))
+                    raise ValueError(f"the expert must take one of the actions {listed}, got {shown(label)}")
+            return np.array([numbers[label] for label in chosen])
 
         return policy
+
+    def set_params(self, **params: Any) -> Self:
+        """The same with other settings; warns where the discount changes, as a search over it would choose by chance.
+
+        Example:
+            >>> certirl.InverseRL(discount=0.9).set_params(columns=5).columns
+            5
+        """
+        if "discount" in params and repr(params["discount"]) != repr(self.discount):
+            warnings.warn(
+                "the score cannot choose a discount, since under most of them some reward explains the same actions: "
+                "set InverseRL(discount=…) by what is known of the expert",
+                stacklevel=2,
+            )
+        return cast(Self, super().set_params(**params))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The best action at each state by the estimated dynamics and the learned reward ``[n]``.
@@ -216,6 +250,9 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any) -> float:
         """The share of states at which the predicted action is the one in ``y``.
 
+        It can choose what estimates depend on (method, basis, columns), not the discount, and it proves nothing:
+        `solution_` has the status.
+
         Example:
             >>> X = np.random.default_rng(0).uniform(0, 10, (500, 1))
             >>> a = np.where(np.arange(500) % 2, "up", "down")
@@ -229,19 +266,19 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         return sum(map(eq, predicted, labels)) / len(labels)
 
 
-def _check_order(states: NDArray[Any]) -> None:
-    """Refuse many rows that do not look like one trajectory.
+def _check_order(states: NDArray[Any], rows: NDArray[np.intp]) -> None:
+    """Refuse many rows of which those that follow do not look like the next states.
 
     Of independent rows the mean squared step is twice the variance (von Neumann), up to about 2/√n of that.
     """
-    n, twice = len(states), 2 * states.var(axis=0)
+    n, twice = len(rows), 2 * states.var(axis=0)
     if n < FEWEST or not twice.any():
         return
-    steps = np.mean(np.diff(states, axis=0) ** 2, axis=0)[twice > 0] / twice[twice > 0]
+    steps = np.mean((states[rows + 1] - states[rows]) ** 2, axis=0)[twice > 0] / twice[twice > 0]
     if (steps > 1 - 3 / np.sqrt(n)).all():
         raise ValueError(
-            f"without X_next the {n:,} rows of X are the steps of one episode, but the next row is as far away as any "
-            "other, as if rows were shuffled: pass X_next, or X[:-1], a[:-1] and X[1:] if they are in order"
+            f"without X_next the next of {n:,} rows of X is the next state, but it is as far away as any other, as if "
+            "rows were shuffled: pass X_next, or X[:-1], a[:-1] and X[1:] if they are in order"
         )
 
 
