@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.data.memory import find_memory
+from certirl.data.memory import find_memory, residual_deviations
 
 
 def tracker(seed, *, hidden=0.0, delay=0, steps=3_000):
@@ -172,3 +172,24 @@ def test_a_column_of_the_table_that_explains_what_is_left_open_is_named():
     asked |= {"columns": certirl.product(certirl.Legendre(3), certirl.Legendre(3))}
     with pytest.raises(ValueError, match="add wind of the table to the state"):
         certirl.certify(lambda states: -(states[:, 0] ** 2), log, **asked)
+
+
+@pytest.mark.parametrize("std", [0.2, 2.0])
+def test_residual_deviations_are_those_of_the_noise_although_next_states_are_clipped(std):
+    rng, sizes = np.random.default_rng(0), (std, 1.2 * std)
+    states, actions = rng.uniform(0, 10, 20_000), rng.integers(2, size=20_000)
+    noise = np.where(actions == 0, *sizes) * rng.normal(size=20_000)
+    log = certirl.Transitions(states, actions, np.clip(0.5 * states + 3 + noise, 0, 10), domain=(0, 10))
+    np.testing.assert_allclose(residual_deviations(log)[:, 0], sizes, rtol=0.05)
+
+
+def test_residual_deviations_are_printed_beside_a_declared_one():
+    rng = np.random.default_rng(0)
+    states, actions = rng.uniform(0, 10, 30_000), rng.integers(2, size=30_000)
+    after = np.clip(0.5 * states + np.where(actions == 0, 4.0, 1.0) + 2.0 * rng.normal(size=30_000), 0, 10)
+    log = certirl.Transitions(states, actions, after, domain=(0, 10), action_names=("up", "down"))
+    asked = {"discount": 0.7, "expert": 0, "delta": 0.05}
+    said = str(certirl.solve(log, dynamics=certirl.dynamics.AffineGaussian(std=2.0), **asked))
+    seen = residual_deviations(log)[:, 0]
+    assert f"standard deviation up {seen[0]:.3g}, down {seen[1]:.3g} where 2 is declared" in said
+    assert "is declared" not in str(certirl.solve(log, discount=0.7, expert=0))

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.tables import as_log
-from certirl.data.transitions import Transitions
+from certirl.data.transitions import Transitions, coordinates_in_words
 from certirl.functions.bases import of_degree
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_probability, by_door, shown
@@ -27,6 +27,7 @@ FEWEST = 100  # pairs of neighbouring steps, below which nothing is said
 MOST = 20_000  # steps that are looked at
 MATERIAL = 0.02  # of the variance of what state and action leave open: less memory is no matter
 APART = 5  # steps of a recording: states that are no farther from each other are not compared
+MIDDLE = 1.4826  # the standard deviation of Gaussian noise whose size is 1 in the median
 TIE = 1e-9  # of the box: by how much states are told apart that are the same
 NOISELESS = 1e-3  # of the variance of a step: what is left open beside it is an error of the regression
 
@@ -140,6 +141,38 @@ def find_memory(log: Transitions, level: float = LEVEL) -> Memory:
         if explained > best[1] and corrected(z, z.size * len(columns)) < level:
             best = name, float(explained)
     return replace(memory, column=best[0], column_share=best[1]) if best[0] else memory
+
+
+def residual_deviations(log: Transitions) -> Array:
+    """The standard deviation of what polynomials of the state leave open of each coordinate, by action ``[A, d]``.
+
+    It is that of Gaussian noise with the same median size where the ends of the box are farther away than that, so that
+    next states that are placed there do not count; NaN where there are too few.
+    """
+    rows = np.linspace(0, len(log) - 1, min(len(log), MOST)).astype(int)
+    left = _left_open(log, rows) * log.domain.width
+    means = log.next_states - left
+    gaps = np.minimum(means - log.domain.low, log.domain.high - means)
+    gaps[:, list(log.periodic)] = np.inf
+    deviations = np.full((log.n_actions, len(log.domain)), np.nan)
+    for action, axis in np.ndindex(*deviations.shape):
+        own = np.isfinite(left[:, axis]) & (log.actions == action)
+        if own.any():
+            size, gap = np.abs(left[own, axis]), gaps[own, axis]
+            far = size[gap > np.median(size) * MIDDLE]
+            deviations[action, axis] = np.median(far if len(far) else size) * MIDDLE
+    return deviations
+
+
+def beside_declared(log: Transitions, declared: ArrayLike) -> str:
+    """Residual standard deviations by action beside declared ones of the noise, in words."""
+    names, each = log.action_names, residual_deviations(log).T
+    told = []
+    for axis, (std, seen) in enumerate(zip(np.broadcast_to(declared, len(each)), each, strict=True)):
+        by_action = ", ".join(f"{names[a]} {value:.3g}" if names else f"{value:.3g}" for a, value in enumerate(seen))
+        of = f" of {coordinates_in_words([axis], log.coordinate_names)}" if len(each) > 1 else ""
+        told.append(f"residuals{of} are like noise of standard deviation {by_action} where {std:.3g} is declared")
+    return "; ".join(told)
 
 
 def _left_open(log: Transitions, rows: NDArray[np.intp]) -> Array:

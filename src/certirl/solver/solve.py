@@ -13,7 +13,7 @@ import numpy as np
 from certirl.data.demonstrations import Demonstrated
 from certirl.data.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
 from certirl.data.inputs import moved_inputs
-from certirl.data.memory import find_memory
+from certirl.data.memory import beside_declared, find_memory
 from certirl.data.moments import Moments
 from certirl.data.simulator import Simulator
 from certirl.data.source import Logged, Pool
@@ -198,8 +198,10 @@ def solve(
     stats = replace(solution.stats, seed=seed, coordinate_names=names, exogenous=exogenous, sampling=sampling)
     if isinstance(asked.source, Logged):
         found = find_memory(asked.source.data)
-        if found.pairs:
-            stats = replace(stats, independence="; ".join(filter(None, [stats.independence, f"steps: {found}"])))
+        declared = getattr(asked.tail if asked.dynamics is None else asked.dynamics, "std", None)
+        seen = "" if declared is None else beside_declared(asked.source.data, declared)
+        steps = f"steps: {found}" if found.pairs else ""
+        stats = replace(stats, independence="; ".join(filter(None, [stats.independence, seen, steps])))
         if found.found:
             solution = solution.doubted(Reason.MEMORY.finding(test=found, cure=found.cure))
         moved = moved_inputs(asked.source.data)

@@ -243,7 +243,7 @@ class ValueWords(Words):
             "witness": [self._conflict()],
             "proof": [self.refuted],
             "data": self.data,
-            "checks": [*also, trials.get("model"), trials.get("coverage"), trials.get("independence")],
+            "checks": [*also, trials.get("model"), trials.get("coverage"), self.texts.get("independence")],
             "terminal": [trials.get("terminal"), self._ends(), self._replaced()],
             "assumed": assumed or [self.texts.get("assumed")],
         }
