@@ -96,6 +96,17 @@ def test_what_cannot_be_drawn_is_refused(log, change, says):
         certirl.stability(certirl.problems.soft_walk(), **SOFT)
 
 
+def test_people_are_drawn_by_the_name_of_their_column():
+    rng, person = np.random.default_rng(0), np.repeat([f"p{k}" for k in range(8)], 250)
+    states, actions = rng.uniform(0, 10, 2_000), rng.integers(2, size=2_000)
+    after = np.clip(0.5 * states + np.where(actions == 0, 4.0, 1.0) + 2 * rng.normal(size=2_000), 0, 10)
+    frame = {"state": states, "action": actions, "next_state": after, "person": person}
+    asked = {"discount": 0.9, "expert": 0, "columns": 5, "repeats": 2, "rng": 0}
+    by_name = certirl.stability(frame, by="person", **asked)
+    assert (by_name.groups, by_name.kind) == (8, "groups")
+    assert str(by_name) == str(certirl.stability(frame, by=person, **asked))
+
+
 def test_the_band_is_drawn_and_a_map_on_a_box(log, tmp_path):
     found = certirl.stability(log, **SOFT, repeats=3)
     assert certirl.plots.stability(found, path=tmp_path / "band.png").get_ylabel() == "reward R"

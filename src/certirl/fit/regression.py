@@ -23,7 +23,7 @@ from certirl.ground.records import Record
 DEGREES = (0.4, 0.6, 1.0, 1.6, 2.3)  # of the columns of a regression of V's functions, in units of the degree of V
 RIDGE = 1e-9  # of the mean square of a function, which keeps directions without data at zero
 FOLDS = 5  # of the rows or episodes, one of which is held out
-COMPARED = 5_000  # rows of each action whose errors are compared with their neighbours
+COMPARED = 200_000  # rows of each action, at most, whose errors are compared with those of neighbours
 
 Goals = Callable[[NDArray[np.intp]], Array]  # rows of a log to what is predicted there [n, q]
 
@@ -360,13 +360,14 @@ def neighbour_products(errors: Array, places: Array, actions: NDArray[np.intp] |
     """The mean product of errors ``[n, q]`` at neighbouring places ``[n, d]`` of one action ``[n]``.
 
     Errors of a fit at two neighbouring states share the fit's error and not the noise of the two next states, so that
-    the mean product estimates the squared error without the noise.
+    the mean product estimates the squared error without the noise. Of many rows some are compared.
     """
     from scipy.spatial import KDTree
 
     total, count, actions = 0.0, 0, np.broadcast_to(actions, len(places))
     for action in np.unique(actions):
         rows = np.flatnonzero(actions == action)
+        rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), COMPARED)).astype(int)]
         if len(rows) > 1:
             near = KDTree(places[rows]).query(places[rows], k=2)[1][:, 1]
             total, count = total + float(np.sum(errors[rows] * errors[rows[near]])), count + errors[rows].size

@@ -196,8 +196,9 @@ def stability(
         log: `Transitions`, or a data frame with the columns that `certirl.logs.read` expects.
         discount: as in `solve`.
         expert: as in `solve`; "observed", the default, for a policy estimated from each half itself.
-        by: what is drawn as a whole: "episode", or a label for each row ``[n]``, such as the column of the person. In
-            a log without episodes rows are drawn, or fortieths of a log whose rows are in the order of time.
+        by: what is drawn as a whole: "episode"; a label for each row ``[n]``, such as the column of the person; or the
+            name of that column for a data frame each of whose rows is a transition. In a log without episodes rows are
+            drawn, or fortieths of a log whose rows are in the order of time.
         repeats: how many halves.
         rng: a seed or Generator.
         progress: as in `solve`, of halves.
@@ -215,6 +216,8 @@ def stability(
     if not isinstance(rows, Transitions):
         raise TypeError(f"log must be certirl.Transitions or a table, got {shown(log)}")
     count = as_count(repeats, "repeats", least=2, most=10_000)
+    if rows is not log and isinstance(by, str) and by != "episode" and hasattr(log, "__getitem__"):
+        by = np.asarray(log[by])
     groups, kind = groups_of(rows, by)
     number = int(groups.max()) + 1
     if number < FEWEST:
