@@ -131,6 +131,12 @@ def test_an_answer_from_a_log_with_memory_says_so_first():
     assert "depends on the step before" not in plain and "no memory found" in plain
 
 
+def test_rewards_of_soft_experts_say_first_that_there_is_memory():
+    asked = {"discount": 0.9, "expert": certirl.SoftExpert(reference=1)}
+    found = certirl.solve(tracker(0, hidden=1.0, steps=2_000), **asked)
+    assert found.status == "estimated" and "depends on the step before" in str(found).splitlines()[0]
+
+
 def test_no_proof_rests_on_a_log_with_memory():
     reward, asked = (lambda states: -(states[:, 0] ** 2)), {"discount": 0.9, "expert": 1, "delta": 0.05}
     asked |= {"columns": certirl.product(certirl.Legendre(3), certirl.Legendre(3)), "reward_range": (-1, 0)}
