@@ -447,7 +447,7 @@ class Claim(archive.Saved):
             >>> heated = certirl.problems.thermostat(noise=3.0)
             >>> given = {"discount": 0.7, "columns": certirl.Legendre(7), "tail": heated.tail, "samples": 1_000}
             >>> print(certirl.certify(lambda states: states[:, 0], heated, expert=0, rng=1, **given).next)
-            certirl.certify(…, samples=0)
+            certirl.certify(…, samples=4_700, rng=2)
         """
         if self.step or not (changed := self.change()):
             return called(self.step)
