@@ -241,7 +241,7 @@ CASES = {
     "coarse cells": (
         "solve",
         {**TRAY, "dynamics": certirl.dynamics.Deterministic(0.9, points=5)},
-        "VVC",
+        "VC",
     ),
     # certificates of one's own rewards, and refutations
     "certify, few draws": ("certify", {**HEAT, "tail": HEATED.tail, "samples": 1_000}, "NC"),
