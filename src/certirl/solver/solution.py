@@ -823,7 +823,7 @@ def build(
     if recovery.status == "infeasible" and len(criteria) == 1:
         share = share_allowed(criteria[0])
         instead = "print(solution.witness)" if share is None else change(suboptimality=share)
-        instead = change(samples=10 * FEWEST) if min(counts) < FEWEST else instead
+        instead = change(samples=10 * FEWEST) if 0 < min(counts) < FEWEST else instead
         findings = [finding if finding.next else replace(finding, next=instead) for finding in findings]
     reward = recovery.reward
     rewards = () if reward is None else reward.parts
