@@ -66,7 +66,9 @@ def show(options: argparse.Namespace) -> Answer:
     if options.plot and not hasattr(record, "plot"):
         raise ValueError(f"there is no picture of {type(record).__name__}: leave --plot out")
     about = getattr(record, "about", {})
-    return deliver(record, options, lines=[record, *(f"  {name:<8} {text}" for name, text in about.items())])
+    return deliver(
+        record, options, lines=[record, *(f"  {name:<8} {text}" for name, text in about.items() if name != "next")]
+    )
 
 
 def report_file(options: argparse.Namespace) -> Answer:

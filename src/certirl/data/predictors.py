@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,27 @@ LASTING = 2.0  # how much more than a column the step before must say to be name
 COLUMNS = 4  # shown
 
 
-class Prediction(NamedTuple):
-    """How well actions are predicted by the nearest held-in rows."""
+@dataclass(frozen=True)
+class Prediction(Record):
+    """How well actions are predicted by the nearest held-in rows.
 
-    by: str  # in words
-    wrong: float  # the share of held-out actions that are predicted wrongly
-    likelihood: float  # the mean logarithm of the predicted probability of a held-out action
-    better: float  # how much better it is than by the state, or nothing, in standard errors, in one of the two
+    Attributes:
+        by: from what, in words.
+        wrong: the share of held-out actions that are predicted wrongly.
+        likelihood: the mean logarithm of the predicted probability of a held-out action.
+        better: how much better it is than by the state, or by nothing, in standard errors, in one of the two.
+
+    Example:
+        >>> walk = certirl.problems.soft_walk().log(episodes=40, steps=50, rng=0)
+        >>> nothing, by_state = certirl.diagnose.predictors(walk).predictions[:2]
+        >>> by_state.by, by_state.likelihood > nothing.likelihood
+        ('the state', True)
+    """
+
+    by: str
+    wrong: float
+    likelihood: float
+    better: float
 
 
 @dataclass(frozen=True, eq=False)

@@ -346,7 +346,7 @@ class Claim(archive.Saved):
     samples_needed: int | None  # fresh transitions per action that should suffice; None if no such number is known
     grounds: tuple[Any, ...] = ()  # what the bounds rest on, of each component; empty where there are no columns
     assumptions: tuple[str, ...]  # what must be true besides, in words
-    about: dict[str, str]  # the call and what it was about, in words by name
+    about: dict[str, str]  # the call, what it was about and what is next as it knows it, in words by name
     bounds_regret: bool = False  # whether it bounds what the expert loses, where that says more than the margin
     # that the margin may have either sign by its estimate, in words; empty if it has one beyond its noise
     in_noise: str = ""
@@ -356,7 +356,6 @@ class Claim(archive.Saved):
     samples: int  # that it rests on
     required: float = 0.0  # what the margin must exceed; below 0 for an inexact expert
     verb: ClassVar[str] = "certify"  # the function that makes it
-    step: str = ""  # `next` as the call that made it knows it
 
     @property
     @internal
@@ -436,8 +435,10 @@ class Claim(archive.Saved):
     @internal
     def advised(self, step: str) -> Self:
         """The same, which knows the call to try next."""
-        object.__setattr__(self, "step", step)  # of this record alone: what is read from the same data has its own
-        return self
+        claim: Any = self  # a frozen dataclass
+        about = {name: text for name, text in self.about.items() if name != "next"}
+        told: Self = replace(claim, about=about | ({"next": step} if step else {}))
+        return told
 
     @property
     def next(self) -> str:
@@ -449,8 +450,8 @@ class Claim(archive.Saved):
             >>> print(certirl.certify(lambda states: states[:, 0], heated, expert=0, rng=1, **given).next)
             certirl.certify(…, samples=4_700, rng=2)
         """
-        if self.step or not (changed := self.change()):
-            return called(self.step)
+        if (step := self.about.get("next", "")) or not (changed := self.change()):
+            return called(step)
         return called(changed if is_complete(changed) else call(f"certirl.{self.verb}", changed))
 
     @property

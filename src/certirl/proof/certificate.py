@@ -497,7 +497,7 @@ class Certificate(Claim):
         """
         if self.tube is None:
             raise ValueError(without_switches("half_width"))
-        return self._read_with(allowed_tube(half_width, self.tube.grid.domain, "half_width"))
+        return self._read_with(allowed_tube(half_width, self.tube.grid.domain, "half_width")).advised("")
 
     def _read_with(self, allowed: float) -> Certificate:
         assert self.tube is not None
