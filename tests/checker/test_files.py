@@ -197,7 +197,8 @@ def test_what_is_read_says_what_was_saved_and_what_the_check_trusts(kind, tmp_pa
     read = certirl.load(path)
     assert str(read).splitlines()[0] == str(made).splitlines()[0]
     assert f"the stored sums are over {'all later rows' if kind == 'episodes' else 'fresh transitions'}" in str(read)
-    assert cli.main(["show", str(path)]) == 0 and capsys.readouterr().out.startswith(str(read))
+    assert cli.main(["show", str(path)]) == 0
+    assert capsys.readouterr().out.replace("next: in Python: ", "next: ").startswith(str(read))
     if getattr(made, "reward", None) is not None:
         state = [0.3, 0.2][: len(made.domain)]
         assert read.reward(state) == made.reward(state)
