@@ -238,7 +238,7 @@ def test_a_diverging_series_is_refused():
     Z = operators.Z.copy()
     Z[0, 1:, 1:] = np.eye(4) * 1.2
     found = steps.recover(steps.bellman(replace(operators, Z=Z), discount=0.9))
-    assert found.status == "undetermined" and found.finding == Reason.DIVERGES.finding(which="")
+    assert found.status == "undetermined" and found.finding == Reason.DIVERGES.finding(which="", next="columns=2")
 
 
 def test_rounds_that_run_out_are_said():

@@ -75,7 +75,7 @@ def is_right_or_failed(found, criterion):
         states = np.linspace(*criterion.basis.domain[0], 2_001)
         lowest = (criterion.margins(found.reward.coefficients) @ criterion.columns.values(states).T).min()
         return lowest >= found.margin * (1 - 1e-9) > 0
-    return found.finding in (Reason.SOLVER.finding(), Reason.ROUNDS.finding())
+    return found.finding.sentence in (Reason.SOLVER.finding().sentence, Reason.ROUNDS.finding().sentence)
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -83,7 +83,8 @@ def test_lies_about_least_squares_are_noticed(monkeypatch, criterion, lie):
     lying_nnls(monkeypatch, LIES[lie])
     assert non_negative(np.eye(3), np.array([1.0, 2.0, 3.0])) is None
     found = certirl.steps.recover(criterion)
-    assert found.finding == Reason.SOLVER.finding() and found.reward is None
+    assert found.finding.sentence == Reason.SOLVER.finding().sentence and found.reward is None
+    assert found.status == "undetermined" and "objective='l1'" in found.finding.next
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -107,7 +108,8 @@ def test_lies_about_linear_programs_are_noticed(monkeypatch, criterion, lie):
 def test_a_wrong_status_of_a_linear_program_is_noticed(monkeypatch, criterion, status):
     lying_highs(monkeypatch, lambda x: x, status or "nonsense")
     found = certirl.steps.recover(criterion, objective="l1")
-    assert found.finding == Reason.SOLVER.finding() and found.reward is None
+    assert found.finding.sentence == Reason.SOLVER.finding().sentence and found.reward is None
+    assert found.status == "undetermined" and "objective='least-variance'" in found.finding.next
 
 
 @pytest.mark.parametrize("lie", ["negative", "NaN", "zero"])

@@ -161,6 +161,7 @@ def test_fresh_data_that_contradict_the_reward_leave_it_undetermined():
             "excessive_tail": "",
             "samples_needed": None,
             "wider_in_words": "",
+            "change": lambda *seen: "",
         }
         proof = SimpleNamespace(estimated=estimated, margin=-1.0, spare=-1.0, required=0.0, holds=holds, **said)
         assert weakest(findings_of(solved, proof, None, **asked)).status == status

@@ -512,8 +512,9 @@ class Conversion(Record):
         sides = None if self.domain is None else (*self.domain, (0.0, max(n_actions - 1.0, 1.0)))
         return {
             "domain": None if sides is None else [sides[axis] for axis in axes],
-            "periodic": [number for number, axis in enumerate(axes) if axis in self.periodic],
-            "exogenous": [number for number, axis in enumerate(axes) if axis in self.exogenous],
+            **{
+                kind: [n for n, axis in enumerate(axes) if axis in own] for kind, own in self._located(d, names).items()
+            },
             "coordinate_names": names and ["previous " * (n >= d) + named[axis] for n, axis in enumerate(axes)],
         }
 
