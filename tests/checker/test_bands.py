@@ -343,6 +343,7 @@ def test_a_solution_is_what_its_band_proves(tmp_path):
     assert verdict.reasons == ("the file says that it is certified, by what is a band",)
 
 
+@pytest.mark.slow
 def test_no_band_claims_nothing(tmp_path):
     band = episodes(TWO, 10)
     header, arrays = files.parts(band.save(tmp_path / "band.npz"))

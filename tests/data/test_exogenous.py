@@ -163,6 +163,7 @@ def test_actions_that_move_what_was_declared_exogenous_are_found():
         assert "of the next outdoor" in found and moved_inputs(replace(heated(seed, moved=0.3), exogenous=())) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trend", [0.0, 0.02])
 def test_inputs_that_nobody_moves_are_not_doubted(trend):
     assert not any(moved_inputs(heated(seed, trend=trend)) for seed in range(40))

@@ -109,6 +109,7 @@ def test_no_memory_is_found_where_there_is_none(name):
     assert min(chances) > 1e-4 and sum(chance < 0.05 for chance in chances) <= 4
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_frequent_as_stated():
     chances = np.array([find_memory(episodes(ROOM.dynamics, seed, number=20, steps=40)).p_value for seed in range(200)])
     assert (chances < 0.1).mean() < 0.2 and chances.min() > 1e-4

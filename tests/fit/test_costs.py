@@ -159,6 +159,7 @@ def test_costs_of_a_reward(room):
         certirl.ValueForm(costs="yes")
 
 
+@pytest.mark.slow
 def test_a_reward_with_learned_costs_is_certified_checked_and_kept(tmp_path):
     room = comfort(noise=0.3)
 

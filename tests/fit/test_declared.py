@@ -80,6 +80,7 @@ def price_of_service(states, action):
     return np.full(len(states), float(action == 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_log", [True, False])
 def test_an_expert_with_declared_actions_is_explained(of_log):
     class Shop(Machine):

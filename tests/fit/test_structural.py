@@ -155,6 +155,7 @@ class Usage:
         return np.minimum((0 if action else states) + self.used, 110.0), np.full(400, 1 / 400)
 
 
+@pytest.mark.slow
 def test_buses_with_known_outcomes_have_the_policy_of_a_fine_grid_and_their_weights_come_back():
     buses = certirl.problems.buses()
     costs = {

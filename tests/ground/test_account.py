@@ -66,6 +66,7 @@ def test_code_is_named_with_its_file(value, words):
     assert identity(value) == words
 
 
+@pytest.mark.slow
 def test_proofs_have_their_own_call_and_those_of_a_solution_its_call():
     room = certirl.problems.thermostat(noise=3.0)
     asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail, "samples": 9_000}

@@ -66,6 +66,7 @@ def test_no_other_first_action_earns_more_by_rollouts_of_the_expert_after_it():
         assert int(np.argmax(returns)) == problem.expert([[stock]])[0]
 
 
+@pytest.mark.slow
 def test_costs_of_actions_are_learned_from_a_log_of_the_harvest():
     problem, rng = harvest(), np.random.default_rng(1)
     states, actions = rng.uniform(0.05, 2.0, (6_000, 1)), rng.integers(3, size=6_000)

@@ -208,6 +208,7 @@ def effort(states, action):
 NAMED = {"s²": lambda states: states[:, 0] ** 2, "s": lambda states: states[:, 0], "effort": effort}
 
 
+@pytest.mark.slow
 def test_weights_of_named_costs_are_proved_and_nothing_said_is_false(frugal):
     asked = {"discount": 0.9, "delta": 0.05, "tail": frugal.dynamics.tail, "tube": 0.25, "rng": 0}
     found = certirl.solve(frugal.dynamics, expert=frugal.expert, method=certirl.FeatureForm(NAMED), **asked)

@@ -344,6 +344,7 @@ def test_what_cannot_be_certified_gets_a_sentence(problem, change, sentence):
         certirl.certify(reward, problem.dynamics, samples=2_000, rng=0, **settings)
 
 
+@pytest.mark.slow
 def test_solve_goes_on_until_the_regret_is_as_small_as_asked(problem):
     settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
     settings |= {"rng": 0, "samples": 400_000, "progress": False}

@@ -35,6 +35,7 @@ def ranges(solution):
     return solution.ranges(ratios=RATIO, samples=30_000, **ASKED)
 
 
+@pytest.mark.slow
 def test_ranges_that_are_proved_hold_the_truth_and_shrink_with_more_data(solution, ranges):
     assert ranges.delta == pytest.approx(0.05) and len(ranges.proofs) == 2
     assert -0.45 < ranges.low[2] < -0.2 < ranges.high[2] < -0.05
@@ -98,6 +99,7 @@ def test_bounds_from_below_are_those_that_the_certificates_give(ranges):
         assert np.isclose(given, low[:, index], rtol=1e-12).mean() > 0.99 and (low < high).all()
 
 
+@pytest.mark.slow
 def test_on_a_box_all_rewards_that_explain_the_expert_lie_within():
     whirl = certirl.problems.whirl()
     features = {"x": lambda states: states[:, 0], "y": lambda states: states[:, 1]}

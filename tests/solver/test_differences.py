@@ -37,6 +37,7 @@ def test_those_who_act_differently_are_told_from_those_who_err(found):
     assert said.endswith("assumed  actions do the same for everyone")
 
 
+@pytest.mark.slow
 def test_people_who_err_often_are_told_apart_by_few_episodes_and_no_two_alike():
     apart, alike = 0, 0
     for seed in range(6):
@@ -68,6 +69,7 @@ def test_one_reward_for_all_is_of_a_policy_that_takes_what_any_of_them_takes(fou
     assert -0.1 < s[found.together.reward(s).argmax()] < 0.5
 
 
+@pytest.mark.slow
 def test_rewards_of_soft_experts_differ_where_they_do_and_seldom_otherwise():
     walk, count = certirl.problems.soft_walk(), 0
     for seed in range(20):
@@ -87,6 +89,7 @@ def test_rewards_of_soft_experts_differ_where_they_do_and_seldom_otherwise():
     assert "ann and ben: rewards differ: R of down by" in str(found)
 
 
+@pytest.mark.slow
 def test_all_proofs_share_one_delta():
     log = certirl.problems.soft_walk(clipped=True).log(episodes=400, steps=25, rng=0)
     asked = {"discount": 0.9, "expert": SOFT, "basis": certirl.Legendre(4), "rng": 0}

@@ -48,6 +48,7 @@ def test_known_noise_proves_a_reward_that_is_found_and_spends_delta_in_the_open(
     assert again.status == "certified" and np.array_equal(again.reward.coefficients, solution.reward.coefficients)
 
 
+@pytest.mark.slow
 def test_it_proves_more_than_with_a_tail():
     asked = {"discount": 0.7, "expert": 0, "delta": 0.05, "rng": 0}
     known = certirl.solve(Room(), dynamics=NOISE, **asked)

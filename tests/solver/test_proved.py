@@ -52,6 +52,7 @@ class Rooms:
         return np.clip(drift + rng.normal(scale=(2.0, 4.0), size=states.shape), (15.0, 0.0), (25.0, 10.0))
 
 
+@pytest.mark.slow
 def test_columns_of_components_are_chosen_for_their_tails_or_given_as_functions():
     noise = dynamics.GaussianNoise(std=(2.0, 4.0), slope=((0.9, 0.0), (0.0, 0.9)))
     asked = {"expert": 0, "discount": 0.7, "delta": 0.05, "tail": noise, "rng": 0, "samples": 30_000}
@@ -222,6 +223,7 @@ def test_as_many_columns_are_taken_as_an_error_asks_for():
     assert estimate.basis.size == 23 and "23 columns (as asked), 23 rows" in estimate.stats.choice
 
 
+@pytest.mark.slow
 def test_what_is_missing_from_a_log_is_told_in_its_rows_and_by_other_ways():
     room = certirl.problems.thermostat(noise=3.0)
     log = steps.sample(room, basis=certirl.Legendre(5), samples=80_000, rng=0)
@@ -246,6 +248,7 @@ def test_a_wider_tube_that_would_do_is_named():
     assert narrow.certificate.with_tube(wider).holds
 
 
+@pytest.mark.slow
 def test_rewards_that_explain_a_thermostat_do_not_wiggle_proved_or_not():
     room = certirl.problems.comfort(noise=0.6)
     asked = {"discount": 0.5, "expert": room.expert, "rng": 0}

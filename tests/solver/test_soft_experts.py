@@ -58,6 +58,7 @@ def test_a_reward_of_the_state_is_found_up_to_a_constant():
     assert min(test.chance for test in solution.tests) > 0.01
 
 
+@pytest.mark.slow
 def test_a_reward_that_depends_on_the_action_is_no_reward_of_the_state():
     costly = certirl.problems.soft_walk(costs=(0.0, 0.5, 1.0))
     solution = certirl.solve(log(costly), discount=0.9, expert=certirl.SoftExpert(reward="state"))

@@ -15,6 +15,7 @@ def log():
     return certirl.problems.soft_walk().log(episodes=200, steps=50, rng=0)
 
 
+@pytest.mark.slow
 def test_halves_differ_from_the_whole_by_about_its_standard_error(log):
     found = certirl.stability(log, **SOFT, repeats=40)
     solution, s = certirl.solve(log, **SOFT), np.array([-0.4, 0.0, 0.4])

@@ -106,6 +106,7 @@ class Five:
         return np.clip(0.9 * states + 0.1 * (2 * action - 1), -1, 1)
 
 
+@pytest.mark.slow
 def test_an_environment_that_is_stepped_row_by_row_is_planned_in_too():
     class Stepped(Five):
         thread_safe = False
