@@ -121,7 +121,7 @@ def bus_choices(log, basis, discount):
     return Choices(features_of(named, box), discount, nodes, effects(log.states), log.actions)
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [6, pytest.param(40, marks=pytest.mark.slow)])
 def test_the_costs_of_simulated_buses_are_recovered_within_their_errors(count):
     buses = certirl.problems.buses()
     true, basis = np.array([buses.cost, buses.replacement]), certirl.Legendre(20).on(buses.domain)
