@@ -190,6 +190,7 @@ def test_residual_deviations_are_those_of_the_noise_although_next_states_are_cli
     np.testing.assert_allclose(residual_deviations(log)[:, 0], sizes, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_residual_deviations_are_printed_beside_a_declared_one():
     rng = np.random.default_rng(0)
     states, actions = rng.uniform(0, 10, 30_000), rng.integers(2, size=30_000)

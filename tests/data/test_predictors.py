@@ -26,6 +26,7 @@ def room(seed, *, band=0.0, by_hour=False, errs=0.0, steps=2_000):
 READ = {"state": "temperature", "action": "heat", "step": "time"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "advice"),
     [

@@ -218,6 +218,7 @@ def _drift(seed, order=False):
 TRUE = {"tail": _tail, "circle": _circle, "drift": _drift, "drift in order": lambda seed: _drift(seed, order=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("runs", "most"), sizes((30, 15), (60, 26)))
 @pytest.mark.parametrize("name", TRUE)
 def test_what_is_true_is_refused_at_most_at_the_stated_rate(name, runs, most, monkeypatch):

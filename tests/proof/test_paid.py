@@ -96,6 +96,7 @@ def frugal():
     return SwitchingProblem(room.dynamics, reward, 0.9, optimal_policy(room.dynamics, reward, discount=0.9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["costs", "a function"])
 def test_nothing_said_of_an_expert_who_switches_is_false(form, frugal):
     reward = frugal.reward if form == "costs" else lambda s, a: frugal.reward(s, a)
@@ -217,6 +218,7 @@ def test_weights_of_named_costs_are_proved_and_nothing_said_is_false(frugal):
     assert not any(told[name] for name in experiment.WRONG)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_named_costs_of_one_action_are_below_the_truth(seed):
     def lever(states, action):

@@ -149,6 +149,7 @@ def test_signs_leave_out_the_weights_that_they_forbid(ranges):
     assert np.isnan(signed.low).all() and not np.isnan(ranges.low).any()
 
 
+@pytest.mark.slow
 def test_experts_of_one_action_and_conditional_tails():
     room = certirl.problems.thermostat(noise=3.0)
     features = {"warmth": lambda states: states[:, 0] - 20, "comfort": lambda states: -((states[:, 0] - 22) ** 2)}

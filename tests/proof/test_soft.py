@@ -208,6 +208,7 @@ def test_what_the_second_order_leaves_is_below_its_bound(tail):
     assert (largest > 0.2 * bound).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "size", "rows"), [(TWO, 4000, 4000), (THREE, 20_000, 3000)], ids=["two", "three"])
 def test_errors_of_drift_and_log_odds_stay_within_what_is_allowed_for_them(problem, size, rows):
     # Every error on the boundary of its set; the bound of what is of second order is deterministic.

@@ -57,6 +57,7 @@ def test_it_proves_more_than_with_a_tail():
     assert known.certificate.margin > 2 * tail.certificate.margin
 
 
+@pytest.mark.slow
 def test_of_a_log_all_rows_prove_and_all_of_delta_is_spent():
     log = certirl.steps.sample(Room(), basis=certirl.Legendre(2), samples=8_000, rng=1)
     solution = certirl.solve(log, discount=0.7, expert=0, delta=0.05, dynamics=NOISE)
