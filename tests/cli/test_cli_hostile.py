@@ -1,6 +1,7 @@
 """What is typed wrongly, cannot be written or is interrupted: one sentence in the command's words, nothing lost."""
 
 import contextlib
+import importlib
 import io
 import os
 import re
@@ -610,6 +611,20 @@ def test_ctrl_c_is_one_line_from_the_first_import_on(tmp_path):
     # that was compiled from a string, such as that of a compiler.
     assert by_script == {130} and by_module <= {130, -signal.SIGINT}
     assert not (tmp_path / "never.npz").exists()
+
+
+def test_an_interrupt_in_an_import_ends_the_command_at_once(tmp_path, monkeypatch):
+    """Compiled modules that import others may print the exception, and go on."""
+    (tmp_path / "interrupted_import.py").write_text(
+        "import sys\nfrom certirl.cli import interrupts\ninterrupts.during_work(2, sys._getframe())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(interrupts, "_interrupted", False)
+    monkeypatch.setattr(interrupts, "during_imports", lambda: sys.exit("at once"))
+    with pytest.raises(SystemExit, match="at once"):
+        importlib.import_module("interrupted_import")
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.during_work(2, sys._getframe())
 
 
 def test_an_interrupt_that_a_library_turns_into_its_own_error_is_one_line(folder, monkeypatch, capsys):

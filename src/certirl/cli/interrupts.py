@@ -11,6 +11,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import NoReturn
 
 CODE = 130  # 128 + SIGINT, what a shell expects
@@ -35,10 +36,14 @@ def during_imports(*_: object) -> NoReturn:
         os._exit(CODE)
 
 
-def during_work(*_: object) -> NoReturn:
-    """Raise KeyboardInterrupt and record it: a library may replace it by another exception."""
+def during_work(number: object = None, frame: FrameType | None = None) -> NoReturn:
+    """Raise KeyboardInterrupt and record it, as a library may replace it; in an import, end the process at once."""
     global _interrupted
     _interrupted = True
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            during_imports()
+        frame = frame.f_back
     raise KeyboardInterrupt
 
 
