@@ -97,9 +97,10 @@ def test_solve_takes_a_simulator_on_a_device():
 
 def test_on_the_host_states_lie_in_the_domain_to_the_last_bit():
     from certirl.data.transitions import Piece
+    from certirl.ground.domain import as_domain
 
     edge = torch.full((2500, 1), 0.3, device=DEVICE)  # above 0.3 in double precision
-    pieces = list(tensors.on_host([Piece((0,), edge, edge[None])], ((0.0, 0.3),), 1000))
+    pieces = list(tensors.on_host([Piece((0,), edge, edge[None])], as_domain((0.0, 0.3)), 1000))
     assert [len(piece.states) for piece in pieces] == [1000, 1000, 500]
     assert max(piece.states.max() for piece in pieces) == 0.3 == max(piece.next_states.max() for piece in pieces)
 
