@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import certirl
+import files
 from certirl.cli import interrupts, main
 from certirl.ground import archive, doors
 from certirl.ground.work import deferred_interrupts, fold, on
@@ -655,3 +656,14 @@ def test_the_lines_about_rounds_have_no_infinite_percentages(capsys):
     assert any("too few for any bound" in line or "still wider than the margin" in line for line in lines)
     assert any(line.endswith("certified") for line in lines)
     assert not any("inf" in line or "-" in line for line in lines)
+
+
+@pytest.mark.parametrize("text", ["(((", "1", "certificate.with_tube()", "certirl.solve(…, samples=f())", "(" * 10_000])
+def test_what_a_file_says_is_next_is_printed_whatever_it_is(text, tmp_path, capsys):
+    problem = certirl.problems.random_polynomial(seed=7)
+    asked = {"discount": 0.7, "expert": 0, "basis": certirl.Legendre(5), "columns": 3}
+    record, arrays = files.parts(certirl.solve(problem, samples=300, rng=0, **asked).save(tmp_path / "own"))
+    for finding in record["findings"]:
+        finding["next"] = text
+    path = files.write(tmp_path / "changed.npz", record, arrays)
+    assert main(["show", str(path)]) == 0 and f"in Python: {text}\n" in capsys.readouterr().out

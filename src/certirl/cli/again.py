@@ -28,18 +28,20 @@ class Again:
     def __call__(self, text: str) -> str:
         """The command for a call; the call itself where no command does that."""
         code, mark, note = text.partition("  # ")
-        asked = ast.parse(code.replace("…", "..."), mode="eval").body
-        assert isinstance(asked, ast.Call)
-        function = ast.unparse(asked.func)
-        if function.endswith("certificate.with_tube") and hasattr(self.options, "output"):
-            return f"certirl show {shlex.quote(self.options.output)} --tube {ast.unparse(asked.args[0])}{mark}{note}"
         try:
+            asked = ast.parse(code.replace("…", "..."), mode="eval").body
+            if not isinstance(asked, ast.Call):
+                raise ValueError("what a file says is next is no call")
+            function = ast.unparse(asked.func)
+            if function.endswith("certificate.with_tube") and hasattr(self.options, "output"):
+                tube = shlex.quote(ast.unparse(asked.args[0]))
+                return f"certirl show {shlex.quote(self.options.output)} --tube {tube}{mark}{note}"
             if VERBS.get(self.options.verb.name) != function:
                 raise ValueError(f"{self.options.verb.name} does not call {function}")
             words = self.words
             for name, values in (pair for setting in asked.keywords for pair in _options(setting)):
                 words = self._with(words, name, values)
-        except (ValueError, KeyError):
+        except (ValueError, LookupError, SyntaxError, RecursionError, MemoryError):  # the text may be from a file
             return f"in Python: {text}"
         return f"{shlex.join(['certirl', *words])}{mark}{note}"
 
